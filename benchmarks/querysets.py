@@ -153,9 +153,10 @@ class EvaluationQuerySet(models.QuerySet[Any]):
         return self.filter(state=State.DONE, device_kind__in=device_kinds, finished__gte=since).order_by()
 
     def claimable(self, device_kind: Any, now: datetime) -> Self:
-        """What a worker may take up. Shipped examples are left out while other work is expected, queued or running.
+        """Evaluations that a worker may claim.
 
-        They are left out for another `EXAMPLES_WAIT_S` after the last of it.
+        Shipped examples are left out while other work is expected, queued or running, and for `EXAMPLES_WAIT_S` after
+        the last of it.
         """
         mine = self.filter(device_kind=device_kind)
         since = now - timedelta(seconds=EXAMPLES_WAIT_S)
@@ -217,7 +218,7 @@ class EvaluationQuerySet(models.QuerySet[Any]):
         return Place(priority, turn, self._served(device_kind, owner), None, None)
 
     def place_of(self, evaluation: Any) -> "Place":
-        """Where a queued evaluation stands; its owner has been selected along."""
+        """The place of a queued evaluation, which must have been read together with its owner."""
         queued, pk, owner = evaluation.queued, evaluation.pk, evaluation.submission.owner_id
         mine = Q(priority=evaluation.priority) & (Q(queued__lt=queued) | Q(queued=queued, pk__lte=pk))
         turn = self._turns(evaluation.device_kind, owner, mine)
@@ -235,7 +236,7 @@ class EvaluationQuerySet(models.QuerySet[Any]):
         return last or NOT_SERVED
 
     def ahead_of(self, place: "Place") -> Self:
-        """Those that go before the place; for queued ones of one device kind.
+        """The queued evaluations of one device kind that come before the place.
 
         Owners are named here by when they were served. That moment itself is one case per owner in a query, which
         Django would write out wherever it is compared.
@@ -257,11 +258,11 @@ class EvaluationQuerySet(models.QuerySet[Any]):
 
 class SubmissionQuerySet(models.QuerySet[Any]):
     def published(self) -> Self:
-        """What everybody may list."""
+        """Rows that everybody may see in a list."""
         return self.filter(visibility=Visibility.PUBLIC).exclude(moderation=Moderation.HIDDEN)
 
     def moderated(self) -> Self:
-        """What staff have taken down; an index holds nothing else."""
+        """Submissions hidden or invalidated by staff. An index contains exactly these rows."""
         return self.exclude(moderation=Moderation.OK)
 
     def not_public(self) -> Self:
@@ -293,7 +294,7 @@ class StandingQuerySet(models.QuerySet[Any]):
 
 
 class AppendOnlyQuerySet(models.QuerySet[Any]):
-    """Rows that stay as they were written."""
+    """Rows that are never changed after they are written."""
 
     def update(self, **columns: Any) -> int:
         raise TypeError(f"{self.model.__name__} is append-only")
@@ -303,7 +304,7 @@ class AppendOnlyQuerySet(models.QuerySet[Any]):
 
 
 class ActionQuerySet(AppendOnlyQuerySet):
-    """The log of what people have decided."""
+    """The log of decisions and reports."""
 
     def decisions(self) -> Self:
         """All actions except reports."""

@@ -108,7 +108,7 @@ def task_rows(chosen: TaskFilter, page: int | str = 1) -> Page[Any]:
 
 
 def all_tasks(chosen: TaskFilter) -> list[Any]:
-    """All of them with `entries` and `best_score`, without the standing that leads and long texts."""
+    """All tasks with `entries` and `best_score`, but without the leading standing and without long texts."""
     return list(_with_best(chosen).defer("summary", "difficulty_facts", "licence", "origin"))
 
 
@@ -219,7 +219,7 @@ def find_device_kind(name: str) -> DeviceKind | None:
 
 
 def default_device(version: TaskVersion | None = None) -> str:
-    """What is shown where no device kind is chosen; empty before the first start."""
+    """The device kind shown if none is chosen; empty before the first start."""
     kinds = device_kinds(version)
     return kinds[0].slug if kinds else ""
 
@@ -437,6 +437,6 @@ def workers() -> QuerySet[Worker]:
 
 
 def verdicts_since(age: timedelta) -> list[tuple[str, int]]:
-    """How the evaluations of the last while ended, most frequent first; counted as an index holds them."""
+    """Verdicts of recent evaluations with their counts, most frequent first. An index answers the query."""
     recent = Evaluation.objects.done_since(timezone.now() - age, list(DeviceKind.objects.all()))
     return list(recent.values_list("verdict").annotate(n=Count("verdict")).order_by("-n"))

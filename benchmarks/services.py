@@ -197,7 +197,7 @@ def profile_request(evaluation: Evaluation, payer: Payer | None) -> ProfileReque
 
 
 def is_profilable(evaluation: Evaluation) -> bool:
-    """Whether a profile could say anything: it compiled and ran, right or wrong."""
+    """Whether a profile is possible: the source compiled and the kernel ran, with right or wrong results."""
     unprofiled = (Verdict.COMPILE_ERROR, Verdict.REJECTED, Verdict.TAMPERING, Verdict.INTERNAL_ERROR)
     return evaluation.state == State.DONE and evaluation.verdict not in ("", *unprofiled)
 
@@ -222,17 +222,17 @@ def judge_in_full(evaluation: Evaluation, payer: Payer | None) -> Evaluation:
 
 
 def is_withdrawable(evaluation: Evaluation) -> bool:
-    """Whether its author may cancel it: what staff or a contest have judged again is not the author's to end."""
+    """Whether its author may cancel it: not if staff or a contest requested the evaluation."""
     return evaluation.reason in quotas.CHARGED_REASONS
 
 
 def is_auditable(evaluation: Evaluation) -> bool:
-    """An accepted one of a GPU whose times nothing but a bound confirms."""
+    """Whether it is an accepted evaluation on a GPU with bounded times."""
     return evaluation.verdict == Verdict.PASS and evaluation.timing_trust == BOUNDED
 
 
 def audit_request(evaluation: Evaluation, *, by_staff: bool) -> Evaluation:
-    """Judge the submission again and audit it. An audit that staff ask for settles what a review had to ask.
+    """Judge the submission again and audit it. An audit requested by staff also closes a review.
 
     Raises Refused where nothing is to be confirmed or somebody has asked already, and OverQuota: an audit that staff do
     not ask for is paid by who submitted.
@@ -265,7 +265,7 @@ def _refuse_if_closed(version: TaskVersion) -> None:
 
 
 def _processor_kind() -> DeviceKind:
-    """Where nothing else is said, a submission is judged on this site's CPU."""
+    """The site's CPU kind, on which a submission is judged unless another kind is given."""
     kind = find_device_kind(CPU)
     if kind is None:
         raise Refused("No worker with a CPU has ever reported.")

@@ -111,7 +111,7 @@ def _demand_open(run: Run) -> None:
 
 
 def _problem_of(run: Run, proposal: Proposal) -> str | None:
-    """The problem that the static check finds. Raises SendRefused for a text that cannot be a kernel, and Busy."""
+    """The problem found by the static check. Raises SendRefused for a text that cannot be a kernel, and Busy."""
     rules = default_rules(settings.KBENCH_RULESET)
     bad = unusable(proposal, run.language, rules.source.max_bytes)
     if bad is not None:
@@ -212,7 +212,7 @@ def _earlier(run: Run, key: str) -> str | None:
 
 @dataclass(frozen=True)
 class _Writing:
-    """The log of a run for a moment."""
+    """The log of a run, opened to write to it once."""
 
     run: Run
     book: Book
@@ -263,7 +263,7 @@ class _Writing:
             raise SendRefused("budget-spent", f"This candidate would exceed the run's cap of {short}.")
 
     def _generation(self, sent: Sent) -> int:
-        """The one that the agent names, or one more than that of its latest parent."""
+        """The generation named by the agent, or one more than that of its latest parent."""
         known = self.book.state.archive.candidates
         unknown = [name for name in sent.proposal.parents if name not in known]
         if unknown:
@@ -306,7 +306,7 @@ class _Writing:
         ]
 
     def _paid(self, sent: Sent, key: str) -> list[Draft]:
-        """What the agent says that the proposal has cost it."""
+        """The cost of the proposal as reported by the agent."""
         if sent.cost == Cost():
             return []
         lease, usage = books.propose_lease(key), sent.cost.to_json()
@@ -378,7 +378,7 @@ class _Writing:
         self.book.commit(finished, books.settled(books.judge_lease(candidate.id), candidate.id, cost), *news)
 
     def _withdraw(self, now: datetime) -> None:
-        """What is being judged is given up and counts with the time since it was sent."""
+        """Withdraws candidates that are being judged; each is charged the time since it was sent."""
         for candidate, evaluation in self._evaluations():
             spent_s = 0.0
             if evaluation is not None:

@@ -53,7 +53,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class NoProposal:
-    """No kernel, and why. `pause`: only a person can mend it (no credit left), so the run pauses instead of going on.
+    """A refusal and its reason. `pause`: only a person can solve the problem (no credit left), so the run pauses.
 
     `exhausted`: there is nothing left to propose, so the run may end.
     """
@@ -74,7 +74,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class VerifierOpinion:
-    """What a verifier thinks of a source. `probability`: that it is correct.
+    """A verifier's opinion of a source. `probability` is that of a correct kernel.
 
     `resources` may hold `registers`, `spill_bytes`, `shared_bytes` and `binary_sha256`; the last lets identical
     binaries share one judging.
@@ -156,13 +156,13 @@ class CandidateView:
 
     @property
     def estimate(self) -> float | None:
-        """About what it would have scored, where screening has dropped it as slower and it was not judged."""
+        """Estimated score of a candidate that screening dropped as slower and that was not judged."""
         slow = [item for item in self.opinions.values() if item.decision == "reject" and item.fault == SLOW]
         return float((slow[0].resources or {})["estimate"]) if slow and self.result is None else None
 
     @property
     def failed(self) -> bool:
-        """Its source is known to be wrong: the judge rejected it, or a verifier did and it was not judged."""
+        """Whether the judge rejected it, or a verifier rejected it and it was not judged."""
         if self.result is not None:
             return not (self.result.correct or self.result.ours)
         if self.estimate is not None:
@@ -188,7 +188,7 @@ class ArchiveView:
         return max(scored, key=lambda item: item.score or 0.0, default=None)
 
     def members(self, island: int) -> tuple[CandidateView, ...]:
-        """Who may be a parent there: its elites and the champions of all; those of all islands if it has none."""
+        """Possible parents on an island: its elites and all champions; without elites, those of all islands."""
         own = self.islands[island] or tuple(name for elites in self.islands for name in elites)
         names = dict.fromkeys((*own, *self.champions.values()))
         return tuple(item for name, item in self.candidates.items() if name in names)
@@ -200,7 +200,7 @@ class ArchiveView:
 
 @dataclass(frozen=True)
 class ProposalRequest:
-    """All that a proposer may look at. The same request gives the same `rng`."""
+    """Everything that a proposer may use. The same request gives the same `rng`."""
 
     task: TaskSpec
     language: str
@@ -222,7 +222,7 @@ class ProposalRequest:
 
 
 class Meter(Protocol):
-    """Where a paid call is written down. `left` of the reservation goes down as calls open and close."""
+    """Records paid calls. `left` is the rest of the reservation; it decreases as calls open and close."""
 
     @property
     def left(self) -> Cost: ...
@@ -254,20 +254,20 @@ class Meter(Protocol):
 
 
 class Proposer(Protocol):
-    """Makes kernels. It must not keep state that decides anything: all of that is in the request."""
+    """Proposes kernels. Its choices must depend on the request alone, not on state of its own."""
 
     name: str
     needs_key: bool
 
     def bound(self, request: ProposalRequest) -> Cost:
-        """The most that `propose` can cost; reserved before. Costs nothing itself."""
+        """The maximum cost of `propose`, which is reserved beforehand. Calling `bound` costs nothing."""
         ...
 
     async def propose(self, request: ProposalRequest, meter: Meter, live: Live) -> Proposal | NoProposal: ...
 
 
 class Verifier(Protocol):
-    """Says what it thinks of a source before it is judged."""
+    """Checks a source before it is judged and returns an opinion."""
 
     id: str
     version: str

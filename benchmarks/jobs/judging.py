@@ -48,18 +48,18 @@ _REMEMBERED = timedelta(days=1)
     name=queue.COMPILE_JOB, bind=True, acks_late=True, ignore_result=True, soft_time_limit=1800, time_limit=1860
 )
 def compile_next(self: Any, device_kind: str) -> None:
-    """Compile the next evaluation of a device kind; what does not compile ends here and never waits for a device."""
+    """Compile the next evaluation of a device kind. One that does not compile ends here and needs no device."""
     _take(self.request.hostname, device_kind, WorkerRole.COMPILE, _compile)
 
 
 @shared_task(name=queue.JUDGE_JOB, bind=True, acks_late=True, ignore_result=True, soft_time_limit=3600, time_limit=3660)
 def judge_next(self: Any, device_kind: str) -> None:
-    """Judge the next evaluation of a device kind that is compiled."""
+    """Judge the next compiled evaluation of a device kind."""
     _take(self.request.hostname, device_kind, WorkerRole.JUDGE, _judge)
 
 
 class Sitting:
-    """An evaluation that this process works on: reports its steps, sends heartbeats, notices a lost claim."""
+    """The evaluation that this process works on: reports its steps, sends heartbeats, detects a lost claim."""
 
     def __init__(self, holding: Holding) -> None:
         self.holding = holding
@@ -73,7 +73,7 @@ class Sitting:
         return self._lost.is_set() or self.gives_way.is_set() or stopping.is_set()
 
     def others_wait(self) -> bool:
-        """Shipped examples have time."""
+        """Whether a shipped example must wait for other submissions."""
         kind = self.holding.evaluation.device_kind_id
         return Evaluation.objects.queued().filter(device_kind=kind, priority__lt=Priority.EXAMPLE).exists()
 
@@ -201,12 +201,12 @@ def _prepare(sitting: Sitting) -> None:
 
 
 def _a_judge_is_ready(device_kind: DeviceKind) -> bool:
-    """While the judge of a new site tests itself, the machine has time for the baselines."""
+    """Whether a judge has passed its self-test. Until then, the machine has time to compile baselines."""
     return Worker.objects.filter(device_kind=device_kind, role=WorkerRole.JUDGE, state=WorkerState.ONLINE).exists()
 
 
 def _is_judged_before_baselines(evaluation: Evaluation) -> bool:
-    """A person waits for the first verdict, and preparing what torch.compile needs would take longer than judging."""
+    """Whether a person waits for a first verdict and the torch.compile baselines have yet to be prepared."""
     first = evaluation.reason == EvaluationReason.INITIAL and evaluation.provisional is None
     if not first or evaluation.priority != Priority.PERSON:
         return False
@@ -222,7 +222,7 @@ def _judge(sitting: Sitting) -> None:
 
 
 def _judge_provisionally(sitting: Sitting) -> None:
-    """A quick judging: a fault is the verdict, and who has none goes back to the compiler, which prepares baselines."""
+    """A quick judging. A fault is the verdict; a correct kernel returns to the compiler, which prepares baselines."""
     report = site_judge().judge(replace(_assignment(sitting.holding.evaluation), quick=True), sitting.watcher)
     _raise_if_stopped(sitting)
     if report.score is None:
@@ -251,7 +251,7 @@ def _doubt(worker: Worker, why: str) -> None:
 
 
 def _audited(sitting: Sitting, report: Report) -> Report:
-    """An audit that cannot be done takes nothing from the verdict: the entry stays bounded, and says why."""
+    """The audited report. If the audit cannot be done, the verdict stays, the entry remains bounded and says why."""
     evaluation = sitting.holding.evaluation
     try:
         return site_judge().audit(_assignment(evaluation), report, sitting.watcher)

@@ -62,14 +62,14 @@ class ClaimLost(Exception):
 
 @dataclass(frozen=True)
 class Holding:
-    """A claimed evaluation and the secret that allows to move it."""
+    """A claimed evaluation and the secret that is needed to change it."""
 
     evaluation: Evaluation
     claim: uuid.UUID
 
 
 def evaluation_claim(worker: Worker, device_kind: DeviceKind, role: str = WorkerRole.JUDGE) -> Holding | None:
-    """The next evaluation of a device kind for `worker` to compile or to judge. None: there is nothing to do."""
+    """Claims the next evaluation of a device kind for `worker` to compile or judge. None if there is nothing to do."""
     if not switch_is_on(Switch.JUDGING):
         return None
     following = _next_to_compile if role == WorkerRole.COMPILE else partial(_next_to_judge, worker)
@@ -131,7 +131,7 @@ def evaluation_step(holding: Holding, step: Step) -> None:
 
 
 def evaluation_heartbeat(holding: Holding) -> bool:
-    """Say that the worker lives; False: stop, the evaluation was cancelled or given to another worker."""
+    """Record that the worker is alive. False: stop, because the evaluation was cancelled or given to another worker."""
     held = Evaluation.objects.filter(pk=holding.evaluation.pk, claim=holding.claim)
     return held.update(heartbeat=timezone.now()) == 1
 
@@ -172,12 +172,12 @@ def gives_way(evaluation: Evaluation) -> bool:
 
 
 def evaluation_release(holding: Holding, why: str) -> None:
-    """The worker lets go in good order: back into the queue, without counting as an attempt. Raises ClaimLost."""
+    """Return it to the queue when its worker stops; this does not count as an attempt. Raises ClaimLost."""
     _back_to_queue(holding, reason_text=why)
 
 
 def evaluation_requeue(evaluation: Evaluation, claim: uuid.UUID | None, why: str) -> bool:
-    """One attempt was lost: try again, or end as INTERNAL_ERROR after the last. False: it has moved on by itself."""
+    """Queue it again after a lost attempt, or end it as INTERNAL_ERROR after the last. False: its state has changed."""
     if claim is None:
         return False
     holding = Holding(evaluation, claim)
@@ -206,7 +206,7 @@ def record_report(holding: Holding, report: Report) -> None:
 
 
 def evaluation_cancel(evaluation: Evaluation, why: str) -> bool:
-    """End it before it has a verdict; a worker that is at it notices at its next heartbeat. False: too late."""
+    """End it without a verdict; a worker that judges it stops at its next heartbeat. False: it has already ended."""
     with transaction.atomic():
         ended = _move(evaluation.pk, State.CANCELLED, reason_text=why, finished=timezone.now(), claim=None, **_NO_STAGE)
         if ended:
@@ -215,7 +215,7 @@ def evaluation_cancel(evaluation: Evaluation, why: str) -> bool:
 
 
 def evaluation_expire(evaluation: Evaluation, why: str) -> bool:
-    """End a queued one that can never run. False: it is queued no more."""
+    """End a queued evaluation that can never run. False: it is no longer queued."""
     with transaction.atomic():
         ended = _move(evaluation.pk, State.EXPIRED, reason_text=why, finished=timezone.now())
         if ended:
@@ -224,14 +224,14 @@ def evaluation_expire(evaluation: Evaluation, why: str) -> bool:
 
 
 def requeue_lost() -> int:
-    """Take what has not been heard of from its worker. How many that were."""
+    """Take evaluations from workers without a heartbeat. Returns their number."""
     limit = timezone.now() - timedelta(seconds=settings.KBENCH_HEARTBEAT_TIMEOUT_S)
     lost = Evaluation.objects.lost(limit).select_related("worker", "device_kind")
     return sum(evaluation_requeue(item, item.claim, f"The worker {item.worker} was lost.") for item in lost)
 
 
 def expire_hopeless() -> int:
-    """End what waits for something that will never come. How many that were."""
+    """End queued evaluations that can never run. Returns their number."""
     waiting = Evaluation.objects.queued().select_related("device_kind")
     retired = waiting.filter(task_version__status=TaskVersionStatus.RETIRED)
     limit = timezone.now() - timedelta(seconds=settings.KBENCH_QUEUE_EXPIRE_S)
@@ -243,7 +243,7 @@ def expire_hopeless() -> int:
 
 
 def _move(pk: int, target: State, *, worker_claim: uuid.UUID | None = None, **columns: Any) -> bool:
-    """The one way into a state: succeeds for exactly one of those who try."""
+    """The only way to change a state: a conditional update that succeeds for exactly one caller."""
     held = Evaluation.objects.filter(pk=pk, state__in=sources(target))
     if worker_claim is not None:
         held = held.filter(claim=worker_claim)

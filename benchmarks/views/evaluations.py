@@ -37,7 +37,7 @@ def evaluation_detail(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
 def evaluation_page(
     request: HttpRequest, evaluation: Evaluation, comment_form: CommentForm | None = None
 ) -> HttpResponse:
-    """`comment_form` is what somebody has written and what is wrong with it."""
+    """The page; `comment_form` holds a rejected comment with its errors."""
     context = _live_part(request, evaluation)
     if comments.has_comments(evaluation.submission):
         shown = comments.comments_of(evaluation.submission, request.GET.get("page", 1))
@@ -146,7 +146,7 @@ def _live_part(request: HttpRequest, evaluation: Evaluation) -> dict[str, Any]:
 
 
 def config_columns(configs: list[ConfigResult]) -> dict[str, Any]:
-    """Which columns the table of configurations has, and how many."""
+    """The columns of the table of configurations, and their number."""
     timed = any(config.kernel_us for config in configs)
     bounded = any(config.bound_us for config in configs)
     roofline = any(config.roofline_fraction for config in configs)

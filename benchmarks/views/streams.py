@@ -129,7 +129,7 @@ def _is_still(request: HttpRequest, user: User) -> bool:
 
 
 def reader_of(request: HttpRequest, user: User) -> str:
-    """Whom an open connection counts for: an account, or an address without one."""
+    """The reader that an open connection counts for: an account, or the network address of a visitor without one."""
     return f"account {user.pk}" if user.pk else f"address {address_of(request)}"
 
 
@@ -156,7 +156,7 @@ LAST_ID_DIGITS = 18  # what a column of the table can hold
 
 
 def _last_id(request: HttpRequest) -> int | None:
-    """None: the reader has just been rendered and has no past."""
+    """The id of the reader's last event; None for a page that was just rendered."""
     text = request.headers.get("Last-Event-ID") or request.GET.get("after", "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= LAST_ID_DIGITS else None
 
@@ -172,7 +172,7 @@ class _Following:
     checked_s: float = field(default_factory=time.monotonic)
 
     async def is_forbidden(self) -> bool:
-        """Asked now and then: the client comes back and is told that there is no such topic."""
+        """Checked from time to time. A client that lost access reconnects and gets a 404."""
         if time.monotonic() - self.checked_s < RECHECK_S:
             return False
         self.checked_s = time.monotonic()
@@ -304,7 +304,7 @@ class Hub:
         self._listener: asyncio.Task[None] | None = None
 
     def refusal(self, reader: str) -> str:
-        """Why one more stream cannot be opened; empty if it can. Streams and `?wait=` count alike."""
+        """The reason why one more stream cannot be opened; empty if it can. Requests with `?wait=` count as streams."""
         limit: int = settings.KBENCH_EVENT_STREAMS_MAX
         if self._readers[reader] >= STREAMS_PER_READER_MAX:
             what = f"You have {STREAMS_PER_READER_MAX} event streams and waiting requests open, which is the limit."
@@ -391,7 +391,7 @@ _hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = WeakKeyDictionary()
 
 
 def end_all() -> None:
-    """Ends every stream and every waiting request of this event loop, whose process stops: their clients come back."""
+    """Ends every stream and waiting request of this event loop when its process stops; clients reconnect."""
     _hub().end()
 
 

@@ -56,7 +56,7 @@ _Answers = tuple[dict[str, Any], dict[str, Any]]  # of who made a call, and of t
 
 
 class _Unqueued(Exception):
-    """What a call launches takes longer to queue than there is time, or keeps the host from seeing when it ends."""
+    """The launches of a call take too long to queue, or keep the host from seeing when the call ends."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Shared:
         return MemorySpans(Span(INPUTS_AT, self.input_bytes), Span(OUTPUTS_AT, self.arena_bytes[1]))
 
     def hand(self, actor: Actor, arena: int, *more_fds: int) -> None:
-        """Gives it the inputs and an arena."""
+        """Passes the inputs and an arena to a process."""
         sizes = {"input_bytes": self.input_bytes, "output_bytes": self.arena_bytes[arena]}
         actor.link.send_descriptors([self.inputs_fd, self.arena_fds[arena], *more_fds], **sizes)
 
@@ -167,7 +167,7 @@ class Replay:
                 raise Fault(Verdict.NOISY, f"something slowed the machine: {told}")
 
     def call(self, who: str, config: int, choice: int, function: int, *, compared: bool) -> CallResult:
-        """One call as a contestant makes it in the other way. `who` has the launch's number."""
+        """One replayed call, with the result of `Contestant.call`. `who` is a name with the launch's number."""
         if function == NOTHING:
             answer = self._ask(who, 0, [], function)
             return CallResult(Status.OK, wall_us=float(answer["call_us"]), resume_us=0.0, event_us=None)
@@ -228,7 +228,7 @@ class Replay:
         return len(self.calls[config])
 
     def most_in_a_burst(self, config: int) -> int:
-        """As many calls as there are input sets, and as a stream can hold. They are alike."""
+        """The largest number of calls in a burst: limited by the input sets and by what a stream can hold."""
         calls = self.calls[config]
         launched, told = NODES_MAX // max(1, calls[0].launches), max(1, calls[0].parameter_bytes)
         return max(1, min(len(calls), launched, ALL_PARAMETERS_MAX_BYTES // told))
@@ -243,7 +243,7 @@ class Replay:
         ]
 
     def gaps_us(self) -> dict[str, float]:
-        """What happened after single calls, by the median and the 99th percentile."""
+        """Delays around single calls in microseconds: median and 99th percentile."""
         found = {}
         for name in Lateness._fields if self._late else ():
             values = sorted(getattr(late, name) for late in self._late if name != "sampled_us" or late.sampled_us)
@@ -284,7 +284,7 @@ class Replay:
                     raise NotReplayable(why) if number is None else not_replayable(self.configs[number], why)
 
     def _freeze_candidates(self) -> None:
-        """Their threads could keep the host from seeing words in time. Those that cannot be replayed go on later."""
+        """Freezes candidates: their threads could delay the host. They continue later if calls cannot be replayed."""
         for candidate in self.crew.candidates:
             with faults_of("candidate"):
                 candidate.child.freeze()

@@ -47,7 +47,7 @@ class PreparedBaseline:
 
 
 def baseline_room(task: Path, cache: Path, rules: Rules) -> Room:
-    """Where baselines run: they see the reference (a file, or the folder that holds it) and a cache of their own."""
+    """The sandbox of baselines: they see the reference (a file, or the folder that holds it) and their own cache."""
     place = "/kbench/task" if task.is_dir() else "/kbench/task/reference.py"
     return Room(
         read_only={**child_code(), task: place},
@@ -98,7 +98,7 @@ class Preparation(ABC):
     @property
     @abstractmethod
     def machine(self) -> tuple[str, ...]:
-        """Everything of this machine that the results depend on."""
+        """All properties of this machine on which the results depend."""
 
     def is_ready(self, paths: Paths) -> bool:
         """Whether nothing is left to compile."""
@@ -117,7 +117,7 @@ class Preparation(ABC):
             yield
 
     def compiled(self, paths: Paths) -> PreparedBaseline:
-        """What this machine keeps of the task, compiled first if it keeps nothing."""
+        """The compiled baselines of the task on this machine; compiles them if there are none."""
         folder = self._folder(paths)
         if not self.is_ready(paths):
             discard(folder)
@@ -186,7 +186,7 @@ class Preparation(ABC):
             child.kill()
 
     def _follow(self, child: Actor) -> None:
-        """Until it has compiled what was wanted, or one configuration takes too long."""
+        """Waits until the child has compiled everything or one configuration takes too long."""
         message: dict[str, Any] = {}
         while "prepared" not in message:
             message = self._receive(child, _OWN_TIME_S)
@@ -266,7 +266,7 @@ class CpuPreparation(Preparation):
 
 
 def _taken(cache: Path, target: Path) -> None:
-    """What a child compiled, where no child can write. References of other suites are strangers' code."""
+    """Moves what a child compiled to a folder that no child can write: references of other suites are untrusted."""
     try:
         take_folder(cache, target, _CACHE)
     except NotTaken as error:

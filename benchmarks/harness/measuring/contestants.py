@@ -32,7 +32,7 @@ _LATE_NS = 100_000  # from here on the queue wait is read; reading takes time, i
 
 @dataclass(frozen=True)
 class CallResult:
-    """What the supervisor saw of one call. Times are None unless the call came to its end."""
+    """The supervisor's measurements of one call. Times are None if the call did not end."""
 
     status: Status | None  # None: the child died or ran out of time
     wall_us: float | None = None
@@ -114,7 +114,7 @@ class Actor:
         self.link.send(**message, control=self.control.fd)
 
     def receive(self, timeout_s: float) -> dict[str, Any]:
-        """The child's next message. Raises TimeoutError, or ProtocolError if it is gone or talks nonsense."""
+        """The child's next message. Raises TimeoutError, or ProtocolError if it is gone or the message is invalid."""
         return self.link.receive(timeout_s)
 
     def messages(self, timeout_s: float) -> Iterator[dict[str, Any]]:
@@ -264,5 +264,5 @@ class Contestant(Actor):
 
 
 def own_lateness_us(late_ns: int, used_ns: int, queued_ns: int) -> float:
-    """What a contestant is charged of `late_ns`: not its first thread's queue wait, but all processor time it used."""
+    """The charged part of `late_ns`: not the first thread's wait for a processor, but all processor time used."""
     return max(late_ns - queued_ns, used_ns) / 1e3

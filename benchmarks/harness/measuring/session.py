@@ -42,7 +42,7 @@ DISTRIBUTIONS = ("normal", "outliers", "mixed", "integers", "uniform", "publishe
 
 @dataclass(frozen=True)
 class CallComparison:
-    """What the referee says of one call's results."""
+    """The referee's comparison of the results of one call."""
 
     ok: bool
     reason: str
@@ -54,7 +54,7 @@ class CallComparison:
 
 @dataclass(frozen=True)
 class Setting:
-    """What a session is made from."""
+    """The arguments from which a session is made."""
 
     task: TaskSpec
     configs: Sequence[Config]
@@ -75,7 +75,7 @@ class CpuSetting(Setting):
 
 @dataclass(frozen=True)
 class Fill:
-    """What makes the values of one configuration's input sets, so that they can be drawn again."""
+    """The seeds and numbers from which the values of one configuration's input sets can be drawn again."""
 
     config: int
     seeds: tuple[str, ...]
@@ -133,7 +133,7 @@ class Session(ABC, Generic[ActorT]):
         """From now on `touched` counts what the candidate touches. All contestants are frozen."""
 
     def touched(self) -> Touched | None:
-        """The memory that the frozen candidate has touched since; None where nobody tells, as on a GPU."""
+        """Memory that the frozen candidate has touched since then; None where it cannot be measured, as on a GPU."""
         return None
 
     @property
@@ -169,7 +169,7 @@ class Session(ABC, Generic[ActorT]):
         return choice
 
     def fill_again(self, fill: Fill, more: Sequence[Fill] = ()) -> None:
-        """Draws the same values as another session did; `more` become decoys."""
+        """Draws the same values as another session; the values of the fills in `more` become decoys."""
         how = {"config": fill.config, "seeds": list(fill.seeds), "distribution": fill.distribution}
         decoys = {"decoys": [list(item.seeds) for item in more]} if more else {}
         self._referee.ask("fill", **how, **decoys)
@@ -179,22 +179,22 @@ class Session(ABC, Generic[ActorT]):
         return self._fills[config][-1]
 
     def last_fills(self) -> tuple[Fill, ...]:
-        """Of the configuration that was filled last: what its decoys are made of, and its values."""
+        """The fills of the configuration that was filled last: those of its decoys, then that of its values."""
         return tuple(next(reversed(self._fills.values()), ()))
 
     def any_decoy(self, config: int) -> tuple[int, int]:
-        """Which decoys and which set of them a baseline is called on next."""
+        """The number of the decoys and of the set in them on which a baseline is called next."""
         return secrets.randbelow(self._decoys[config]), secrets.randbelow(self._sets[config])
 
     def new_decoy(self, config: int) -> tuple[int, int]:
-        """The same for the kernel, which has not met these values."""
+        """The same for the kernel: values on which it has not been called before."""
         return self._new_decoys[config].pop()
 
     def call_candidate(self, config: int, choice: int, *, compared: bool = True) -> CallResult:
         return self._call("candidate", config, choice, function=0, compared=compared)
 
     def call_baseline(self, config: int, choice: int, function: int, *, compared: bool = False) -> CallResult:
-        """Raises RefereeError if the baseline does not answer as it must."""
+        """Calls a baseline. Raises RefereeError if it fails or gives an invalid answer."""
         result = self._call("baseline", config, choice, function=function, compared=compared)
         if result.status is not Status.OK:
             name = ("eager", "torch.compile", "null call")[function]
@@ -308,7 +308,7 @@ class CpuSession(Session[Contestant]):
         return baselines.opening(setting.task, describe(setting.configs, self._layout), setting.cores.threads)
 
     def _park(self, contestant: Contestant) -> None:
-        """Frozen until its first call, and from then on only on the cores that are for contestants."""
+        """Freezes a contestant until its first call and restricts it to the cores reserved for contestants."""
         contestant.child.freeze()
         contestant.child.pin(self.setting.cores.contestants)
 
@@ -374,7 +374,7 @@ class CpuSession(Session[Contestant]):
 
 
 class RefereeProcess:
-    """The supervisor's end of a referee process. Whatever goes wrong there is a RefereeError: our fault."""
+    """The supervisor's connection to a referee process. Every failure there is a RefereeError, our fault."""
 
     def __init__(
         self,
@@ -448,7 +448,7 @@ def files_of(task: TaskSpec) -> dict[Path, str]:
 
 
 def _set_count(config: Config, rules: Rules) -> int:
-    """Small inputs lie ready in many sets, since little time is enough to compute ahead on them."""
+    """The number of input sets: many for small inputs, on which a kernel could compute quickly in advance."""
     size_bytes = max(1, sum(item.nbytes for item in config.tensors))
     return max(1, min(rules.time.input_sets, rules.time.input_sets_max_bytes // size_bytes))
 
