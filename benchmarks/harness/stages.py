@@ -398,7 +398,7 @@ class StagedJudging:
                 Verdict.NOISY, f"the interval of the score is ±{width:.0%}: the machine is too noisy at the moment"
             )
         if settled is not score:
-            text = f"Only the kernel's times vary, by ±{width:.0%}: the score is the lower end of the interval."
+            text = f"Only the kernel's times vary, by ±{width:.0%}, so the score is the lower end of the interval."
             self.flags.append(Flag("own-scatter", text))
             score = settled
         self.gates = scoring.gates(score, timed, self.rules, exact=self.task.exact)

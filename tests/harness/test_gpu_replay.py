@@ -670,7 +670,7 @@ def test_results_that_change_after_the_end_are_tampering() -> None:
         lambda: replay.call("candidate0", 0, 3, 0, compared=True),
         lambda: replay.burst_us("candidate0", 0, 4, USUAL),
     ):
-        with pytest.raises(Fault, match="after the call had shown its end") as caught:
+        with pytest.raises(Fault, match="after the call had reported its end") as caught:
             make()
         assert caught.value.verdict is Verdict.TAMPERING
 

@@ -75,7 +75,7 @@ def test_a_session_that_does_not_end_is_our_fault(gpu: Gpu, stack: ExitStack, mo
     place = MemoryPlace(gpu, asked.set)
     assert place.take()
     stack.callback(place.give_back)
-    with pytest.raises(SupervisorError, match="does not give back"):
+    with pytest.raises(SupervisorError, match="does not release"):
         demand_room(gpu)
     assert asked.is_set()
 

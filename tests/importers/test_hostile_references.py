@@ -58,7 +58,7 @@ def preparation(examined, rules, sandbox, tmp_path):
 
 def test_a_cache_with_links_is_not_kept_and_the_next_task_is_prepared(preparation, tmp_path) -> None:
     canaries, paths = WatchedTree(tmp_path), Paths(tmp_path / "data")
-    with pytest.raises(RefereeError, match="left more beside its compiled baselines than files"):
+    with pytest.raises(RefereeError, match="left more than files beside its compiled baselines"):
         preparation(LEAVES).compiled(paths)
     assert list((tmp_path / "data/scratch").iterdir()) == [tmp_path / "data/scratch/canary"]
     assert not any(path.is_symlink() for path in (tmp_path / "data").rglob("*"))

@@ -171,5 +171,5 @@ def _reason(worst: float, place: int, shape: torch.Size, bad: int, tolerance: fl
 def _rms_reason(rms_error: float, rms_tolerance: float) -> str:
     if rms_error <= rms_tolerance:
         return ""
-    said = f"their errors together are {rms_error:.2g}, more than {rms_tolerance:g}"
-    return f"every element is near the reference, but {said}"
+    said = f"the root mean square of the errors is {rms_error:.2g}, more than {rms_tolerance:g}"
+    return f"every element is close to the reference, but {said}"

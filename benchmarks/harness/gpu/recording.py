@@ -89,7 +89,7 @@ class CallRecording:
                 if length > max_characters or not pieces[-1]:
                     raise not_replayable(config, "the record is too long or empty")
         except TimeoutError:
-            reason = f"a call that was to be recorded gave no answer within {self.timeout_s:g} s"
+            reason = f"a call gave no answer while it was recorded, within {self.timeout_s:g} s"
             if left_s < self.timeout_s:
                 reason = "recording the calls took too long in all"
             where = f" ({_shown(config)})" if config else ""

@@ -48,7 +48,7 @@ _NULL_CALLS, _NULL_TRIES = 25, 100
 _GRANTED_SPARE_US = 1.0  # half of it is what an executor may take longer, the rest is the scatter of medians
 _STEPS = 1 << 62
 _PUNCTUAL_CALLS, _PUNCTUAL_LEAST = 10, 8
-LATE_RESULTS = "results were written after the call had shown its end"
+LATE_RESULTS = "results were written after the call had reported its end"
 _UNSEEN = "what its packages load could not be seen: there is no CUPTI, or it failed"
 
 
@@ -221,7 +221,7 @@ class Replay:
             steps = self.referee.ask("watch_energy", lead_s=lead_s, watch_s=burn_s - lead_s)["steps"]
             answer = actor.receive(self.timeout_s + burn_s)
         except (TimeoutError, ProtocolError):
-            raise Fault(Verdict.TIMEOUT, f"calls again and again gave no answer within {self.timeout_s:g} s") from None
+            raise Fault(Verdict.TIMEOUT, f"repeated calls gave no answer within {self.timeout_s:g} s") from None
         return Burn(steps, answer["took_s"] / answer["calls"]) if answer.get("calls") else None
 
     def input_sets(self, config: int) -> int:
@@ -320,7 +320,7 @@ class Replay:
             what = answer.get("error", "no answer")
             raise not_replayable(config, f"it fails when another process launches it ({what})")
         if not self.referee.ask("compare", who=who, config=number, number=choice)["ok"]:
-            reason = "replayed on fresh values, its results are wrong: they need something that the record lacks"
+            reason = "replayed on fresh values, its results are wrong: they depend on something not recorded"
             raise not_replayable(config, reason)
 
     def _measure_all(self) -> None:

@@ -71,7 +71,7 @@ def demand_room(gpu: Gpu) -> bool:
         while wanted:
             wanted = [file for file in wanted if not try_lock(file)]
             if time.monotonic() > until_s:
-                raise SupervisorError("a session that waits for submissions does not give back the GPU's memory")
+                raise SupervisorError("a session that waits for submissions does not release the GPU's memory")
             time.sleep(_LOOK_EVERY_S / 8)
     return stayed
 

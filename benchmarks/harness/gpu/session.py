@@ -418,7 +418,7 @@ class GpuSession(Session[Actor]):
                     actor.control.words[Word.ABORT] = self._step
             except ProtocolError as error:
                 raise self._referee.failed(error) from error
-        raise SupervisorError("the referee did not come back from a call")
+        raise SupervisorError("the referee gave no answer after a call")
 
 
 def _result(answer: dict[str, Any], actor: Actor) -> CallResult:

@@ -119,7 +119,7 @@ class StandingGpuSession(GpuSession):
         self.is_alone = True
         self._stack.callback(self._place.give_back)
         if not self._place.take():
-            raise NotStanding("this GPU has no free place for another session that is kept")
+            raise NotStanding("this GPU cannot keep another session")
         self.crew = crew = Crew(self.setting.order())
         self._stack.callback(crew.kill)
         self._stack.callback(self._end_spares)

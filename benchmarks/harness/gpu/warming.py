@@ -27,7 +27,7 @@ def warm(crew: Crew, message: dict[str, Any], timeout_s: float) -> None:
     try:
         crew.keep_kernels(ours)
     except TooMuch:
-        raise Fault(Verdict.REJECTED, "the compiled kernels take more room than the rules allow") from None
+        raise Fault(Verdict.REJECTED, "the compiled kernels are larger than the rules allow") from None
     except NotTaken as error:
         raise Fault(Verdict.TAMPERING, f"it left something other than compiled kernels: {error}") from None
 
@@ -69,7 +69,7 @@ def package_failed(why: str) -> Fault:
 def call_failed(text: str) -> Fault:
     """A first call, made to compile, that raised."""
     if NO_MEMORY.search(text):
-        return Fault(Verdict.OUT_OF_MEMORY, f"the kernel asked for more memory than there is: {text[:300]}")
+        return Fault(Verdict.OUT_OF_MEMORY, f"the kernel asked for more memory than is available: {text[:300]}")
     compiling = any(word in text for word in ("CompilationError", "CompileTimeAssertionFailure", "PTXASError"))
     verdict = Verdict.COMPILE_ERROR if compiling else Verdict.RUNTIME_ERROR
     return Fault(verdict, f"the first call failed: {text[:600]}")

@@ -270,7 +270,7 @@ def _taken(cache: Path, target: Path) -> None:
     try:
         take_folder(cache, target, _CACHE)
     except NotTaken as error:
-        raise RefereeError(f"the reference left more beside its compiled baselines than files: {error}") from error
+        raise RefereeError(f"the reference left more than files beside its compiled baselines: {error}") from error
 
 
 def _write(file: Path, data: dict[str, Any]) -> None:

@@ -165,7 +165,7 @@ class Judging:
         ledger = self.ledgers[number]
         least = self._rules.time.min_steps_per_config
         if len(ledger.launches) < least:
-            found = f"only {len(ledger.launches)} steps could be kept and {least} are needed ({ledger.config.key})"
+            found = f"only {len(ledger.launches)} steps could be kept, but {least} are needed ({ledger.config.key})"
             raise Fault(Verdict.NOISY, f"the clocks of the GPU were lowered during many steps: {found}")
         compiled = ("baseline", COMPILE)
         return PairedTimes(

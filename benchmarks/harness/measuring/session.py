@@ -433,7 +433,7 @@ def faults_of(who: str) -> Iterator[None]:
         yield
     except NotStopped as error:
         if who == "candidate":
-            raise Fault(Verdict.TAMPERING, "a process of the submission went on though it was stopped") from error
+            raise Fault(Verdict.TAMPERING, "a process of the submission kept running when it was stopped") from error
         raise
     except PermissionError as error:
         if who == "candidate":

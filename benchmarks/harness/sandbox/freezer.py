@@ -64,7 +64,7 @@ class Freezer:
         before_ns = self._used_ns()
         while (used_ns := self._used_ns()) != before_ns:
             if time.monotonic() > until:
-                raise NotStopped("a child uses processor time though it has stopped")
+                raise NotStopped("a child uses processor time although it has stopped")
             before_ns = used_ns
         self._frozen_ns = used_ns
         before_all_ns, before = self._resumed_at

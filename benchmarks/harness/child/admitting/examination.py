@@ -244,7 +244,7 @@ def _filters(
     if sum(item.nbytes for item in config.results) > place.stacked_bytes_max:
         return [], ["its results are too large for the filters over seeds"]
     if place.is_bounded and not place.has_time_for(_FILTER_CALLS * _reference_s(task, module, config, place)):
-        return [], ["its reference takes too long in float64 for the filters over seeds"]
+        return [], ["its reference is too slow in float64 for the filters over seeds"]
     how: dict[str, Any] = {"device": place.device, "singly_s": _SINGLY_S if place.is_bounded else None}
     state = {item.name for item in config.tensors if "state" in item.options}
     inputs = {item.name for item in config.tensors} - state
@@ -259,7 +259,7 @@ def _filters(
         idle_state = set(idle_operands(task, stirred[0], module, state, **how))
     labels += _idle_labels("inputs", inputs, idle_inputs)
     labels += ["no-effect:weights"] if state and idle_state == state else []
-    notes = [f"without effect on the results: {', '.join(sorted(idle_state))}"] if idle_state else []
+    notes = [f"no effect on the results: {', '.join(sorted(idle_state))}"] if idle_state else []
     return labels, [*found.notes, *notes]
 
 

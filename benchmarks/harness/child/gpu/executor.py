@@ -105,7 +105,7 @@ class Executor:
         if not node["code"] and node["name"] in self._names:
             raise DriverError(f"several kernels are called {node['name']}")
         if key not in self._kernels:
-            raise DriverError(f"the device code of {node['name']} is not at hand: a kernel of a library")
+            raise DriverError(f"the device code of {node['name']} was not found: it is a kernel of a library")
         return self._kernels[key]
 
     def _load(self, image: bytes) -> None:

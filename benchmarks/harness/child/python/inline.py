@@ -42,7 +42,7 @@ def stand_in(load_inline: Callable[..., Any]) -> None:
     import torch.utils
 
     def load(*_: Any, **__: Any) -> None:
-        raise NotPrepared("load takes files, of which a submission has none: use load_inline")
+        raise NotPrepared("load needs files, which a submission cannot have: use load_inline")
 
     module = ModuleType(NAME)
     vars(module).update(load_inline=load_inline, load=load, CUDA_HOME=None, ROCM_HOME=None)
