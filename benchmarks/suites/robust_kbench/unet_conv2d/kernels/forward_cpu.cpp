@@ -216,6 +216,7 @@ template <int Rows, int Vectors>
 void product(const float* weights, const float* tiles, int64_t depth, float* result) {
     Lanes sum[Rows][Vectors] = {};
     for (int64_t k = 0; k < depth; ++k)
+#pragma GCC unroll 16  // else g++ may unroll over k, and keeps the sums in memory
         for (int r = 0; r < Rows; ++r)
             for (int v = 0; v < Vectors; ++v)
                 sum[r][v] += weights[k * kLanes + r] * load(tiles + k * kPitch + v * kLanes);

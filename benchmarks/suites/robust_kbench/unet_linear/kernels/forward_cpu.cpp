@@ -3,7 +3,9 @@
 // Bound by arithmetic: there are many rows (batch x 256 positions) and few features.
 // Work:     the weights are transposed once into panels of two vectors, [panel][input][output], which pays because
 //           every row uses them. A tile of 12 rows x 32 outputs (6 x 16 without AVX-512) is then summed in registers
-//           that start out holding the bias: x is only broadcast, and no sum is taken across a vector.
+//           that start out holding the bias: x is only broadcast, and no sum is taken across a vector. The next rows
+//           are fetched one line at a time meanwhile, since x comes from memory and its rows are short. (Without this,
+//           g++ also exchanges the loops and keeps the sums in memory.)
 // Dispatch: rows are shared out between the threads, in chunks of 96 that stay in the cache while the panels pass by.
 //           The last rows and the last outputs are covered by tiles that overlap their neighbours, so that every store
 //           is a whole vector; an odd number of vectors leaves one panel half as wide.
@@ -42,9 +44,14 @@ void tile(const float* x, float* y, const Layer& layer, int64_t v) {
     Lanes sum[kRows][Vectors];
     for (int r = 0; r < kRows; ++r)
         for (int i = 0; i < Vectors; ++i) sum[r][i] = load(layer.biases + first_output(v + i, layer.outputs));
-    for (int64_t k = 0; k < inputs; ++k)
+    for (int r = 0; r < kRows; ++r)
+        for (int i = 0; i < Vectors; ++i)
+            __builtin_prefetch(y + (kRows + r) * layer.outputs + first_output(v + i, layer.outputs), 1);
+    for (int64_t k = 0; k < inputs; ++k) {
+        if (v == 0) __builtin_prefetch(x + kRows * (inputs + k));  // a line of the next kRows rows
         for (int r = 0; r < kRows; ++r)
             for (int i = 0; i < Vectors; ++i) sum[r][i] += x[r * inputs + k] * load(panel + k * width + i * kLanes);
+    }
     for (int r = 0; r < kRows; ++r)
         for (int i = 0; i < Vectors; ++i)
             store(y + r * layer.outputs + first_output(v + i, layer.outputs), sum[r][i]);
