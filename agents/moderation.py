@@ -8,6 +8,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
+from benchmarks.boards import standings
 from benchmarks.models import Evaluation, Submission
 from benchmarks.moderation import decisions
 from benchmarks.services import Refused
@@ -68,6 +69,7 @@ def follow(run: Run, key: str) -> None:
     with transaction.atomic():
         row = Candidate.objects.select_for_update().filter(run=run, key=key, withheld=True).first()
         for submission in _submissions(row).exclude(moderation=Moderation.HIDDEN) if row else ():
+            standings.boards_held(submission)
             Submission.objects.filter(pk=submission.pk).update(moderation=Moderation.HIDDEN)
             decisions.standings_follow(submission)  # it may be one of before, which was judged already
 

@@ -48,11 +48,11 @@ def visibility_change(submission: Submission, wanted: str) -> bool:
             quotas.take_public_place(submission)
         elif submission.visibility == Visibility.PUBLIC:
             quotas.keep_place(submission)
+        standings.boards_held(submission)
         before = Submission.objects.filter(pk=submission.pk, visibility=submission.visibility)
         if not before.update(visibility=wanted):
             transaction.set_rollback(True)  # no place is taken for what somebody else has changed meanwhile
             return False
-        standings.boards_held(submission)
         _boards_follow(_judged(submission))
     submission.visibility = wanted
     return True

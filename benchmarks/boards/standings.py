@@ -104,7 +104,8 @@ def boards_held(submission: Submission) -> None:
     """Lock the boards of whatever a submission is judged for, before it is asked how that ended.
 
     Who writes a report holds them until it is committed. Before that nobody else sees a verdict, and would leave alone
-    what the report is about to put on a board.
+    what the report is about to put on a board. Whoever changes the submission holds them first, in the same order as
+    everybody else, so that no two wait for each other.
     """
     boards_marked(Evaluation.objects.filter(submission=submission).order_by().values_list("task_version", flat=True))
 

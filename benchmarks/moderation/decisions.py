@@ -99,6 +99,8 @@ def decide(
     with transaction.atomic():
         reports = ModerationAction.objects.open_reports().filter(submission=submission, actor__isnull=False)
         reporters = [line.actor for line in reports.select_related("actor")]
+        if kind in MOVES:
+            standings.boards_held(submission)
         _move(submission, kind, seen)
         telling.report_decided(reporters, _subject(submission), kind, reason)
         log_action(kind, by, _subject(submission), submission=submission, public_reason=reason, private_note=note)
@@ -118,8 +120,7 @@ def _move(submission: Submission, kind: ActionKind, seen: str | None) -> None:
 
 
 def standings_follow(submission: Submission) -> None:
-    """Rank the boards anew that it was judged for; in the transaction that has moved it."""
-    standings.boards_held(submission)
+    """Rank the boards anew that it was judged for; in the transaction that has held them and then moved it."""
     judged = Evaluation.objects.filter(submission=submission).exclude(verdict="")
     rows = judged.select_related("submission__method", "task_version__task", "ruleset", "device_kind")
     boards = {(item.ruleset_id, item.task_version_id, item.device_kind_id): item for item in rows.defer("report")}
