@@ -110,7 +110,9 @@ TEMPLATES = [
 DATABASES = {"default": database(ENV)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 CACHES = {
-    "pages": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},  # of one process
+    "pages": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "pages"},  # of one process
+    # apart from pages, of which visitors can ask for any number: what was kept of leaderboards would be lost
+    "boards": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "boards"},
     # Where allauth counts attempts: in the database, since all processes share it and it is there whenever the site is.
     "default": {
         "BACKEND": "django.core.cache.backends.db.DatabaseCache",

@@ -27,7 +27,8 @@ def cpu_kind() -> DeviceKind:
 
 def synced(suites: Path | None = None) -> None:
     """The tables of a site whose workers have reported. Its boards have the marks of those that other tests had."""
-    caches["pages"].clear()
+    for name in ("pages", "boards"):
+        caches[name].clear()
     if any(model.objects.exists() for model in (Suite, Method, RuleSet, DeviceKind)):
         return _sync(suites)
     key = _all_that_counts(suites or default_suites())

@@ -98,10 +98,10 @@ def kept(key: BoardKey, what: str, read: Callable[[], Iterable[int]]) -> list[in
     What the mark does not tell, such as the kind that staff give to a method, is seen after `KEPT_S`.
     """
     name = f"board:{key.version.pk}:{key.version.boards_mark}:{key.device.pk}:{key.ruleset.pk}:{what}"
-    found: list[int] | None = caches["pages"].get(name)
+    found: list[int] | None = caches["boards"].get(name)
     if found is None:
         found = list(read())
-        caches["pages"].set(name, found, KEPT_S)
+        caches["boards"].set(name, found, KEPT_S)
     return found
 
 

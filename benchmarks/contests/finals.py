@@ -126,13 +126,13 @@ def leaders(contest: Contest) -> list[tuple[int, Evaluation]]:
     the contest, somebody joins or staff decide something. Other changes are seen after `KEPT_S` at most.
     """
     key = f"contest-leaders:{contest.pk}:{_fingerprint(contest)}"
-    found: dict[int, int] | None = caches["pages"].get(key)
+    found: dict[int, int] | None = caches["boards"].get(key)
     if found is None:
         board = [F("task_version__task"), F("device_kind"), F("who")]
         place = Window(RowNumber(), partition_by=board, order_by=[F("score").desc(), F("finished"), F("pk")])
         best = _sound(accepted(contest)).order_by().annotate(place=place).filter(place=1)
         found = dict(best.values_list("pk", "who"))
-        caches["pages"].set(key, found, KEPT_S)
+        caches["boards"].set(key, found, KEPT_S)
     return [(found[row.pk], row) for row in _sound(_readable(Evaluation.objects.filter(pk__in=found)))]
 
 

@@ -212,5 +212,15 @@ def test_entries_of_an_author_are_found_by_the_name_of_now(two, key):
 
 def test_without_what_was_kept_a_board_is_the_same(two, look):
     before = look()
-    caches["pages"].clear()
+    caches["boards"].clear()
     assert look() == before
+
+
+def test_pages_that_visitors_ask_for_take_no_room_from_boards(two, key, django_assert_num_queries):
+    """An address of a run has a number in it, and every one is kept as a page of its own."""
+    board = key()
+    assert len(selectors.board_records(board)) == 2
+    for number in range(1000):
+        caches["pages"].set(f"run-part:{number}", "")
+    with django_assert_num_queries(1):
+        assert len(selectors.board_records(board)) == 2
