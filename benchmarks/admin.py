@@ -31,7 +31,12 @@ from .states import EvaluationReason, Priority
 
 @admin.register(Method)
 class MethodAdmin(admin.ModelAdmin[Method]):
+    """Its kind and its slug say who holds its entries on leaderboards, so both stay."""
+
     list_display = ("slug", "title", "kind", "owner")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Method | None = None) -> tuple[str, ...]:
+        return ("slug", "kind") if obj else ()
 
 
 @admin.register(Team)

@@ -20,8 +20,8 @@ from agents.models import Run
 from benchmarks import jobs, quotas
 from benchmarks.accounts import limits, tokens
 from benchmarks.accounts.limits import address_of
-from benchmarks.models import CachedValue, Evaluation, LedgerEntry, Submission
-from benchmarks.states import Switch
+from benchmarks.models import CachedValue, Evaluation, LedgerEntry, Method, Submission
+from benchmarks.states import MethodKind, Switch
 from benchmarks.switches import switch_set
 from tests.agents import factories as runs
 
@@ -100,6 +100,16 @@ def test_the_admin_deletes_no_account(as_staff: Client, owner: Any) -> None:
     assert [as_staff.get(f"{page}{part}/").status_code for part in ("change", "delete")] == [200, 403]
     as_staff.post("/admin/auth/user/", {"action": "delete_selected", "_selected_action": owner.pk, "post": "yes"})
     assert get_user_model().objects.filter(pk=owner.pk).exists()
+
+
+def test_the_admin_does_not_change_who_holds_the_entries_of_a_method(as_staff: Client) -> None:
+    """The rows that are on leaderboards would stay, and the next judging would add another of the same holder."""
+    get_user_model().objects.filter(username="sam").update(is_superuser=True)
+    method = Method.objects.create(slug="by-hand", title="By hand", kind=MethodKind.HUMAN)
+    page = f"/admin/benchmarks/method/{method.pk}/change/"
+    assert as_staff.post(page, {"slug": "other", "title": "Otherwise", "kind": MethodKind.AGENT}).status_code == 302
+    method.refresh_from_db()
+    assert (method.slug, method.title, method.kind) == ("by-hand", "Otherwise", MethodKind.HUMAN)
 
 
 def test_sessions_that_have_ended_are_deleted(as_stranger: Client, as_owner: Client) -> None:
