@@ -72,7 +72,7 @@ def test_baselines_that_are_as_quick_beside_the_submission_are_called_five_times
     session = Session(QUICK)
     found = look(session, tally({EAGER: 41.0, COMPILE: 20.5}), tally({EAGER: 1.0, COMPILE: 1.0}, HIDDEN))
     assert {key: len(calls) for key, calls in found.made.items()} == {(0, who): 10 for who in BASELINES}
-    assert [item for item in session.log if item.startswith("launch")] == ["launch 0", "launch 1"]
+    assert [item for item in session.log if item.startswith(("canary", "launch"))] == ["canary", "launch 0", "launch 1"]
     assert session.log.count("fill 0") == 10  # on values of their own, as beside the submission
     assert (session.log.count("fill 1"), found.null) == (0, [])
 
@@ -87,6 +87,18 @@ def test_a_baseline_that_was_slower_beside_the_submission_ends_the_judging(slowe
     assert raised.value.verdict is Verdict.NOISY
     assert session.log.count(f"call {slower}") == 45  # enough to be sure
     assert session.log.count(f"call {NOTHING}") == (0 if replayed else 45)
+
+
+def test_chance_excuses_nothing_while_calls_are_few() -> None:
+    """Five calls scatter so that three standard errors of their median are more than their interquartile range."""
+    times = iter([20.0, 16.0, 24.0, 18.0, 22.0] * 100)
+    session = Session(QUICK)
+    session.call_baseline = lambda config, choice, function: (  # type: ignore[method-assign]
+        session.log.append(f"call {function}"),
+        call(next(times) if function == COMPILE else QUICK[function]),
+    )[1]
+    look(session, tally({**QUICK, COMPILE: 21.5}))
+    assert session.log.count(f"call {COMPILE}") == 45 + 5
 
 
 def test_one_call_is_enough_where_calls_are_long() -> None:

@@ -67,9 +67,11 @@ def _settled(
     """A few calls of each baseline in one launch, or as many as decide. With bounds, as many empty calls for `null`."""
     beside = {who: calls for who, calls in ledger.seen.items() if who != CANDIDATE}
     made: dict[Contender, list[CallResult]] = {who: [] for who in beside}
-    # of long calls one is enough at first: they scatter little, and there may be many
-    is_short, slower, throttled = all(map(comparable, beside.values())), "", 0
-    for wanted in (_CALLS, _MORE_CALLS, _CALLS_MOST) if is_short else (1, _MORE_CALLS):
+    # Of long calls one is enough at first: they scatter little, and there may be many. Chance excuses nothing before
+    # there are as many as there can be, since it goes far where calls are few.
+    few, most = (_CALLS, _CALLS_MOST) if all(map(comparable, beside.values())) else (1, _MORE_CALLS)
+    slower, throttled = "", 0
+    for wanted in sorted({few, _MORE_CALLS, most}):
         while min(map(len, made.values())) < wanted and throttled < _THROTTLED_MOST:
             if session.replay is None:
                 null.append(session.call_baseline(0, session.fill(0), NOTHING))
@@ -80,19 +82,20 @@ def _settled(
                 continue
             for who, call in found.items():
                 made[who].append(call)
-        slower = "its clocks are lowered" if throttled == _THROTTLED_MOST else _slower(session, ledger, made)
+        chance = _CHANCE if wanted == most else 0.0
+        slower = "its clocks are lowered" if throttled == _THROTTLED_MOST else _slower(session, ledger, made, chance)
         if not slower:
             return made
     raise Fault(Verdict.NOISY, f"something slowed the GPU: {slower} ({ledger.config.key})")
 
 
-def _slower(session: GpuSession, ledger: ConfigTally, alone: Calls) -> str:
+def _slower(session: GpuSession, ledger: ConfigTally, alone: Calls, chance: float) -> str:
     """What took longer beside the submission than alone; empty if nothing did."""
     spare_us = _EVENT_SPARE_US if session.replay is None else _REPLAYED_SPARE_US
     beside = {who: ledger.seen[who] for who in alone}
     for who, calls in beside.items():
         beside_us, alone_us = _times_us(calls), _times_us(alone[who])
-        if not is_as_quick(beside_us, alone_us, spare_us):
+        if not is_as_quick(beside_us, alone_us, spare_us, chance):
             name = ("eager", "torch.compile")[who[1]]
             took = f"{median_us(beside_us):.1f} µs beside the submission and {median_us(alone_us):.1f} µs alone"
             return f"{name} took {took}"
@@ -107,12 +110,13 @@ def _slower(session: GpuSession, ledger: ConfigTally, alone: Calls) -> str:
     return f"what happens around calls of baselines took {late_us:.0f} µs longer beside the submission than alone"
 
 
-def is_as_quick(beside_us: Times, alone_us: Times, spare_us: float) -> bool:
+def is_as_quick(beside_us: Times, alone_us: Times, spare_us: float, chance: float = _CHANCE) -> bool:
     """Whether a median beside the submission exceeds that alone by no more than chance and a spare explain.
 
-    How far the calls alone scatter tells how far chance goes: a submission could make the others scatter.
+    `chance` is the limit of chance times the root of the number of calls, in interquartile ranges. How far the calls
+    alone scatter tells how far it goes: a submission could make the others scatter.
     """
-    chance_us = _CHANCE * iqr_us(alone_us) * math.sqrt(1 / len(alone_us) + 1 / len(beside_us))
+    chance_us = chance * iqr_us(alone_us) * math.sqrt(1 / len(alone_us) + 1 / len(beside_us))
     allowed_us = (1 + _SPARE_SHARE) * median_us(alone_us) + spare_us + chance_us
     return median_us(beside_us) <= allowed_us
 
