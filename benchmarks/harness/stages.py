@@ -219,8 +219,6 @@ class StagedJudging:
         fills = self._session.last_fills() if self._session else ()
         with scratch_folder("control-", self.paths.scratch) as scratch:
             new = self.track.control(self.task, self.configs, build.binary, prepared, scratch)
-            if new is None and isinstance(error, LacksMemory):  # a look, which is not ranked
-                raise Fault(Verdict.OUT_OF_MEMORY, str(error)) from error
             if new is None:
                 return
             try:
@@ -233,7 +231,8 @@ class StagedJudging:
         if isinstance(error, LacksMemory):
             raise Fault(Verdict.OUT_OF_MEMORY, str(error)) from error
         reason = f"the judging failed while the submission ran and works without it: {first_line(str(error))}"
-        raise Fault(Verdict.RUNTIME_ERROR, reason) from error
+        verdict = Verdict.OUT_OF_MEMORY if self.track.lacked_memory(error) else Verdict.RUNTIME_ERROR
+        raise Fault(verdict, reason) from error
 
     @property
     def rules(self) -> Rules:

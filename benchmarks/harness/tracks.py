@@ -13,8 +13,8 @@ from typing import Any
 
 from .compilers import gxx, nvcc
 from .compilers.device_source import missing_here
-from .errors import LacksMemory, SupervisorError, UsageError
-from .gpu import bounds
+from .errors import NotStanding, SupervisorError, UsageError
+from .gpu import bounds, lack
 from .gpu.alone import calls_alone, demand_quick_replays
 from .gpu.audit import Auditor
 from .gpu.baselines import GpuPreparation
@@ -40,7 +40,7 @@ from .measuring.faults import Fault
 from .measuring.session import CpuSession, CpuSetting, Session
 from .measuring.shell_library import shell_library
 from .measuring.standing import SessionKeeper
-from .report import ConfigReport, Verdict
+from .report import ConfigReport
 from .rules import Rules
 from .sandbox.isolation import Room
 from .source import NOBODY, CancelCheck, Paths, Watcher
@@ -152,6 +152,10 @@ class Track(ABC):
     def excuse(self, error: SupervisorError | Fault) -> None:  # noqa: B027 - most devices have no excuse
         """Raises Fault, NOISY, where something on the machine beside the judging may have caused `error`."""
 
+    def lacked_memory(self, error: Exception) -> bool:
+        """Whether `error` says that the device had too little memory."""
+        return False
+
     def finished(self) -> None:  # noqa: B027 - most devices have nothing to do
         """Called when the session has ended."""
 
@@ -248,10 +252,18 @@ class GpuTrack(Track):
         return host_build_lock("compile", watcher)
 
     def excuse(self, error: SupervisorError | Fault) -> None:
-        """Sessions that wait for other submissions may have held the memory that was lacking: they are ended."""
-        lacked = (isinstance(error, Fault) and error.verdict is Verdict.OUT_OF_MEMORY) or isinstance(error, LacksMemory)
-        if lacked and self._session is not None and self.keeper is None:  # a look would wait for itself
-            self._session.end_waiting()
+        """Sessions that wait for other submissions may have held the memory that was lacking: they are ended.
+
+        A session that is kept holds some itself. Raises NotStanding for it, so that another judging decides.
+        """
+        if not self.lacked_memory(error) or self._session is None:
+            return
+        if self.keeper is not None:
+            raise NotStanding("there was too little GPU memory beside a session that is kept") from error
+        self._session.end_waiting()
+
+    def lacked_memory(self, error: Exception) -> bool:
+        return lack.lacked_memory(error)
 
     def finished(self) -> None:
         """Those processes wake up now, if they have not before."""

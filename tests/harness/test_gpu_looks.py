@@ -152,25 +152,24 @@ def test_a_session_that_waits_ends_when_somebody_needs_the_memory(looks: Looks) 
     assert looks.broken == []
 
 
+@pytest.mark.usefixtures("own_marks")
 def test_a_session_whose_baselines_lacked_memory_ends(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
     """What libraries have chosen then would stay with it, and the next one would lack memory as well."""
-    monkeypatch.setattr(lack, "_crowded", set())
     with monkeypatch.context() as patch:
         patch.setattr(StandingGpuSession, "_lacked", lambda _: 1)
         for why in ("too little GPU memory", "sessions which are kept would hold"):
             report = looks.judge(RIGHT)
             assert report.verdict is Verdict.PASS
             assert why in report.environment["judged_alone"]
-    lack._crowded.clear()
+    lack.forget_crowded(TASK.name)
     assert looks.judge(RIGHT).verdict is Verdict.PASS
     assert kept(looks).visits == 1, "started anew"
 
 
+@pytest.mark.usefixtures("own_marks")
 def test_a_session_that_finds_no_memory_for_itself_leaves_the_look_to_another(
     looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lack, "_crowded", set())
-
     def receive(_: object) -> None:
         raise LacksMemory("CUDA out of memory")
 

@@ -348,10 +348,11 @@ def test_baselines_that_cannot_be_captured_call_everything_before_the_submission
 def test_memory_that_is_lacking_when_the_submission_is_gone_is_not_held_by_it() -> None:
     session = object.__new__(GpuSession)
     told = "a judging of it takes at least 99.0 GB"
-    for session.is_alone, session._needs, error in (
-        (False, "", LacksMemory),  # whether it is the submission's fault is decided without it
-        (True, "", LacksMemory),
-        (True, told, Fault),  # the task alone is too large
+    for session.is_alone, session._has_loaded, session._needs, error in (
+        (False, True, "", LacksMemory),  # whether it is the submission's fault is decided without it
+        (True, False, "", LacksMemory),
+        (True, False, told, Fault),  # the task alone is too large
+        (True, True, told, LacksMemory),  # it was not before
     ):
         with pytest.raises(error), session._memory():
             raise RefereeError("CUDA out of memory")
@@ -418,6 +419,7 @@ def test_any_other_failure_of_the_referee_stays_ours() -> None:
         raise RefereeError("it lost its way")
 
 
+@pytest.mark.usefixtures("own_marks")
 @pytest.mark.parametrize(
     ("lacked", "takes_most", "stayed", "is_noisy"),
     [(1, False, True, True), (1, False, False, False), (1, True, True, False), (0, False, True, False)],
@@ -435,7 +437,6 @@ def test_memory_that_baselines_lack_before_the_submission_is_loaded_is_taken_fro
     session = opened.session(RIGHT)
     session._has_room = takes_most  # it has been made when the session was opened
     monkeypatch.setattr(lack, "demand_room", demand_room)
-    monkeypatch.setattr(lack, "_crowded", set())
     monkeypatch.setattr(GpuSession, "_lacked", lambda _: lacked)
     own: Any = session
     own.crew = own._referee = None
@@ -444,9 +445,10 @@ def test_memory_that_baselines_lack_before_the_submission_is_loaded_is_taken_fro
     assert not is_noisy or raised.value.verdict is Verdict.NOISY
     assert len(asked) == (lacked and not takes_most)
     assert own._lacked_before == lacked, "later it is the submission's fault if there are more"
-    assert is_crowded(session.setting.gpu, session.setting.task.name) is is_noisy, "the next judging ends them first"
+    assert is_crowded(session.setting.task.name) is is_noisy, "the next judging ends them first"
 
 
+@pytest.mark.usefixtures("own_marks")
 @pytest.mark.parametrize(("crowded", "demanded"), [(False, 0), (True, 1)])
 def test_a_task_that_lacked_memory_gets_it_from_the_start(
     opened: Opened, monkeypatch: pytest.MonkeyPatch, *, crowded: bool, demanded: int
@@ -454,8 +456,27 @@ def test_a_task_that_lacked_memory_gets_it_from_the_start(
     asked: list[Gpu] = []
     session = opened.session(RIGHT)
     monkeypatch.setattr("benchmarks.harness.gpu.session.demand_room", asked.append)
-    monkeypatch.setattr(lack, "_crowded", {(session.setting.gpu.uuid, session.setting.task.name)} if crowded else set())
+    if crowded:
+        lack.note_crowded(session.setting.task.name)
     with session:
         assert len(asked) == demanded
         session._has_room = True
-        session.end_waiting()  # nobody is there to be ended
+        session.end_waiting()  # nobody was there to be ended
+    assert not is_crowded(session.setting.task.name), "memory was lacking all the same"
+
+
+@pytest.mark.usefixtures("own_marks")
+def test_a_mark_is_forgotten_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    lack.note_crowded("a/task")
+    assert (is_crowded("a/task"), is_crowded("another/task")) == (True, False)
+    monkeypatch.setattr(lack, "_CROWDED_S", 0.0)
+    assert not is_crowded("a/task")
+
+
+@pytest.mark.usefixtures("own_marks")
+def test_a_session_that_has_ended_by_itself_has_held_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lack, "demand_room", lambda _: False)
+    gpu: Any = None
+    with pytest.raises(Fault, match="held memory that was needed"):
+        lack.end_waiting(gpu, "a/task", somebody_waited=True)
+    lack.end_waiting(gpu, "a/task", somebody_waited=False)

@@ -318,6 +318,7 @@ def test_who_breaks_off_a_judging_that_works_without_it_pays(task: TaskSpec, rul
     assert "works without it: the referee" in report.reason
 
 
+@pytest.mark.usefixtures("own_marks")
 @pytest.mark.parametrize("somebody_waits", [False, True])
 def test_who_leaves_no_memory_pays_unless_sessions_that_wait_held_some(
     task: TaskSpec, rules: Rules, paths: Paths, monkeypatch: pytest.MonkeyPatch, *, somebody_waits: bool
@@ -331,7 +332,6 @@ def test_who_leaves_no_memory_pays_unless_sessions_that_wait_held_some(
 
     monkeypatch.setattr(GpuSession, "call_candidate", call)
     monkeypatch.setattr(lack, "demand_room", lambda _: somebody_waits)
-    monkeypatch.setattr(lack, "_crowded", set())
     monkeypatch.setattr(tracks.GpuTrack, "control", lambda *how: (controls.append("control"), open_control(*how))[1])
     report = judged(RIGHT, task, rules, paths)
     assert report.verdict is (Verdict.NOISY if somebody_waits else Verdict.OUT_OF_MEMORY), report.reason

@@ -214,10 +214,15 @@ def finish(track: GpuTrack, task: TaskSpec) -> Finish:
         track.before()
         session.canary = lambda: canary
         config = next(item for item in track.configs(task) if item.hidden is hidden)
+        repeated = list[str]()
         judging = SimpleNamespace(
-            ledgers=[tally(config, candidate)], null_calls=empty, demand_wrong_compile=lambda: None
+            ledgers=[tally(config, candidate)],
+            null_calls=empty,
+            demand_wrong_compile=lambda: repeated.append(config.key),
         )
-        return track.after(judging, [ConfigReport(config.key, config.group)])  # type: ignore[arg-type]
+        found = track.after(judging, [ConfigReport(config.key, config.group)])  # type: ignore[arg-type]
+        assert repeated == [config.key], "torch.compile must be wrong without the submission as well"
+        return found
 
     return finish
 
@@ -251,6 +256,17 @@ def test_a_false_claim_is_found_before_a_baseline_that_was_slower_makes_it_noise
     with pytest.raises(Fault) as raised:
         finish(calls(5.0, 903.7))
     assert raised.value.verdict is Verdict.TAMPERING
+
+
+def test_replayed_baselines_are_called_again_when_the_executors_have_ended(
+    track: GpuTrack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    track._session = SimpleNamespace(replay=object())  # type: ignore[assignment]
+    monkeypatch.setattr(tracks, "demand_quick_replays", lambda *_: order.append("ended and alone"))
+    judging: Any = SimpleNamespace(demand_wrong_compile=lambda: order.append("compile"))
+    track.confirm(judging)
+    assert order == ["ended and alone", "compile"]
 
 
 def test_memory_that_baselines_lacked_ends_it_unless_a_claim_is_false(finish: Finish) -> None:

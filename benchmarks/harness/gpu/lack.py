@@ -1,36 +1,65 @@
 """Where a GPU has too little memory: whether sessions that wait for other submissions, or nobody, are to blame.
 
-Sessions that wait hold memory which a judging may need. If it lacks some, they are ended, the verdict is NOISY, and the
-next judging of the task on this GPU has them ended before it starts. What still lacks memory then is the submission's
-fault if the judging works without it. Not covered: how much memory a judging takes (`capacity.py`).
+Sessions that wait hold memory which a judging may need. If it lacks some, they are ended and the verdict is NOISY. For
+an hour, judgings of that task on any GPU of this machine have such sessions ended before they start, and no session is
+kept for the task. What still lacks memory then is the submission's fault if the judging works without it. Not covered:
+how much memory a judging takes (`capacity.py`).
 """
 
+import hashlib
+import os
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from ..errors import LacksMemory, RefereeError
+from ..hosts.locks import open_shared
 from ..measuring.faults import NO_MEMORY, Fault
 from ..report import Verdict
 from .discovery import Gpu
 from .room import demand_room
 
-_crowded: set[tuple[str, str]] = set()  # GPUs and tasks
+_CROWDED_S = 3600.0
 
 
-def is_crowded(gpu: Gpu, task: str) -> bool:
-    """Whether a judging of `task` in this process has lacked memory that sessions on `gpu` could have held."""
-    return (gpu.uuid, task) in _crowded
+def lacked_memory(error: Exception) -> bool:
+    """Whether `error` says that there was too little memory, for the submission or for the judge."""
+    if isinstance(error, Fault):
+        return error.verdict is Verdict.OUT_OF_MEMORY
+    return isinstance(error, RefereeError) and (isinstance(error, LacksMemory) or bool(NO_MEMORY.search(str(error))))
 
 
-def note_crowded(gpu: Gpu, task: str) -> None:
-    """From now on no session is kept for `task`, and its judgings end those that others keep."""
-    _crowded.add((gpu.uuid, task))
+def is_crowded(task: str) -> bool:
+    """Whether a judging of `task` on this machine has lately lacked memory that sessions could have held."""
+    with _mark(task) as file:
+        found = os.fstat(file)
+    return found.st_size > 0 and time.time() - found.st_mtime < _CROWDED_S
 
 
-def end_waiting(gpu: Gpu, task: str) -> None:
-    """Ends all sessions that wait on `gpu`. Raises Fault, NOISY, if there was one, for it held memory."""
-    if demand_room(gpu):
-        note_crowded(gpu, task)
+def note_crowded(task: str) -> None:
+    """For a while no session is kept for `task`, and its judgings end those that others keep."""
+    with _mark(task) as file:
+        os.pwrite(file, b"1", 0)
+
+
+def forget_crowded(task: str) -> None:
+    """Memory was lacking without such sessions as well."""
+    with _mark(task) as file:
+        os.ftruncate(file, 0)
+
+
+def _mark(task: str) -> AbstractContextManager[int]:
+    """A file that all workers of this machine see."""
+    return open_shared(f"kbench-crowded-{hashlib.sha256(task.encode()).hexdigest()[:16]}")
+
+
+def end_waiting(gpu: Gpu, task: str, *, somebody_waited: bool) -> None:
+    """Ends all sessions that wait on `gpu`. Raises Fault, NOISY, if there was one, for it held memory.
+
+    One that waited when the judging began may have ended by itself since.
+    """
+    if demand_room(gpu) or somebody_waited:
+        note_crowded(task)
         held = "sessions that waited for other submissions held memory that was needed; they have ended"
         raise Fault(Verdict.NOISY, held)
 

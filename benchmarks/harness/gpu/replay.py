@@ -19,7 +19,7 @@ from typing import Any
 
 from ..errors import RefereeError
 from ..measuring.contestants import Actor, CallResult
-from ..measuring.faults import Fault, death
+from ..measuring.faults import NO_MEMORY, Fault, death
 from ..measuring.laps import Laps
 from ..measuring.memory import Layout
 from ..measuring.session import EAGER, NOTHING, REFEREE_TIMEOUT_S, RefereeProcess, faults_of
@@ -192,7 +192,8 @@ class Replay:
         """Time per call of `count` calls of the submission back to back, each on inputs of its own. Raises Fault."""
         answer, taken = self._of_judging(who, config, list(range(count)), EAGER, compared=False)
         if "error" in answer:
-            raise Fault(Verdict.RUNTIME_ERROR, f"calls back to back: {answer['error']}")
+            failed = Verdict.OUT_OF_MEMORY if NO_MEMORY.search(str(answer["error"])) else Verdict.RUNTIME_ERROR
+            raise Fault(failed, f"calls back to back: {answer['error']}")
         if "gone" in answer:
             raise self._end_of(who)
         self._demand_right(who, config, range(count))
@@ -277,11 +278,16 @@ class Replay:
                 try:
                     message = executor.receive(min(REFEREE_TIMEOUT_S, max(0.0, until_s - time.monotonic())))
                 except (TimeoutError, ProtocolError) as error:
+                    self._demand_time(until_s)
                     raise NotReplayable("its device code cannot be loaded") from error
                 if "not_replayable" in message:
                     why, number = str(message["not_replayable"])[:600], message.get("config")
                     why = f"{why}; {_UNSEEN}" if self._is_unseen else why
                     raise NotReplayable(why) if number is None else not_replayable(self.configs[number], why)
+
+    def _demand_time(self, until_s: float) -> None:
+        if time.monotonic() > until_s:
+            raise Fault(Verdict.TIMEOUT, f"recording and trying its calls took more than {self.begin_s:g} s")
 
     def _freeze_candidates(self) -> None:
         """Freezes candidates: their threads could delay the host. They continue later if calls cannot be replayed."""
@@ -295,8 +301,7 @@ class Replay:
             choice = fill(number)
             self.laps.end("filled")
             for launch in self._launches:
-                if time.monotonic() > until_s:
-                    raise Fault(Verdict.TIMEOUT, f"recording and trying its calls took more than {self.begin_s:g} s")
+                self._demand_time(until_s)
                 self._try(f"candidate{launch}", number, choice)
             self.laps.end("tried")
 

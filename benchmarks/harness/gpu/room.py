@@ -76,6 +76,12 @@ def demand_room(gpu: Gpu) -> bool:
     return stayed
 
 
+def somebody_waits(gpu: Gpu) -> bool:
+    """Whether a session stays on `gpu` now. Raises SupervisorError where nobody could tell."""
+    with ExitStack() as stack:
+        return any(not try_lock(stack.enter_context(open_shared(name))) for name in _places(gpu))
+
+
 def _places(gpu: Gpu) -> list[str]:
     return [f"kbench-gpu-{gpu.uuid}.place{number}" for number in range(PLACES)]
 

@@ -40,10 +40,10 @@ from ..sandbox.seccomp import candidate_program, supported
 from . import capacity
 from .crew import STANDBY, Crew, CrewSpec
 from .discovery import Gpu
-from .lack import end_waiting, is_crowded, lack_is_told
+from .lack import end_waiting, forget_crowded, is_crowded, lack_is_told
 from .record import NotReplayable
 from .replay import INPUTS_AT, OUTPUTS_AT, Captured, Replay, Shared
-from .room import demand_room
+from .room import demand_room, somebody_waits
 from .warming import warm
 from .word_times import Lateness
 
@@ -96,6 +96,8 @@ class GpuSession(Session[Actor]):
         )
         self.machine: dict[str, Any] = {}
         self._has_room = False  # no session that waits holds memory
+        self._somebody_waited = False  # such sessions may end at any time, but none begins beside this one
+        self._has_loaded = False  # the submission has had a process here
         self._captured = Captured()
         self._lacked_before = 0  # how often baselines had found no memory when nothing of the submission was there
         self.replay: Replay | None = None
@@ -116,9 +118,10 @@ class GpuSession(Session[Actor]):
     def _open(self) -> None:
         setting, opened_s, laps = self.setting, time.monotonic(), Laps()
         self.is_alone = True
-        self._has_room = self.takes_most or is_crowded(setting.gpu, setting.task.name)
+        self._has_room = self.takes_most or is_crowded(setting.task.name)
         if self._has_room:
             demand_room(setting.gpu)
+        self._somebody_waited = somebody_waits(setting.gpu)
         self.crew = crew = STANDBY.take(setting.order())
         self._stack.callback(crew.kill)
         os.link(crew.log, setting.scratch / crew.log.name)  # outlives the crew
@@ -141,7 +144,7 @@ class GpuSession(Session[Actor]):
             loaded = [self._await_baseline(baseline, "loaded") for baseline in crew.baselines]
             laps.end("baselines_loaded")
             self._capture_baselines(laps)
-        self.is_alone = False
+        self.is_alone, self._has_loaded = False, not setting.control
         with self._memory():
             if setting.binary.suffix in PYTHON_SUFFIXES and candidates:
                 self._warm(crew)
@@ -159,6 +162,8 @@ class GpuSession(Session[Actor]):
             if self.replay is None:
                 self._serve(crew, candidates)
                 laps.end("serving")
+        if setting.control:
+            self.canary()  # as in the judging; it takes memory for libraries
         waited_s = round(opened_s - crew.started_s, 1)
         compile_s = round(max(float(message["compile_s"]) for message in loaded), 2)
         load_s = {**laps.seconds, "of_it_torch_compile": compile_s}
@@ -201,9 +206,11 @@ class GpuSession(Session[Actor]):
 
     def end_waiting(self) -> None:
         """Ends sessions that wait for other submissions. Raises Fault, NOISY, if there was one: it held memory."""
-        if not self._has_room:
-            self._has_room = True
-            end_waiting(self.setting.gpu, self.setting.task.name)
+        if self._has_room:
+            forget_crowded(self.setting.task.name)  # it was not for those sessions
+            return
+        self._has_room = True
+        end_waiting(self.setting.gpu, self.setting.task.name, somebody_waited=self._somebody_waited)
 
     def _begin_replay(self, crew: Crew, shared: Shared) -> None:
         """The submission's part of it; without one it is served in the other way."""
@@ -398,7 +405,7 @@ class GpuSession(Session[Actor]):
             with lack_is_told(self._needs):
                 yield
         except LacksMemory as error:
-            if self.is_alone and self._needs:  # the task alone is too large
+            if self.is_alone and self._needs and not self._has_loaded:  # the task alone is too large
                 raise Fault(Verdict.OUT_OF_MEMORY, str(error)) from error
             raise
 

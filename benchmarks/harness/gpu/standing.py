@@ -162,7 +162,7 @@ class StandingGpuSession(GpuSession):
             self._capture_baselines(laps)
         if self.replay is None:
             raise NotStanding(self.not_replayed)
-        self.is_alone = False
+        self.is_alone, self._has_loaded = False, True
         with self._memory():
             self.candidate.open(self._candidate_message(crew))
             self._shared.hand(self.candidate, 1)
@@ -179,7 +179,7 @@ class StandingGpuSession(GpuSession):
     def _make_room_for_baselines(self) -> None:
         """What libraries have chosen stays as long as their process, so all of it ends. Raises NotStanding."""
         self.stands = False
-        note_crowded(self.setting.gpu, self.setting.task.name)
+        note_crowded(self.setting.task.name)
         raise NotStanding("there was too little GPU memory for the baselines of a session that is kept")
 
     def _serve_one(self) -> None:
@@ -245,7 +245,7 @@ class GpuSessionKeeper:
             raise ChildSurvived(str(error)) from error
         if setting.binary.suffix in PYTHON_SUFFIXES:
             raise NotStanding("the kernels of the submission are compiled in a separate process")
-        if is_crowded(setting.gpu, setting.task.name):
+        if is_crowded(setting.task.name):
             raise NotStanding("the task needs memory of the GPU that sessions which are kept would hold")
         if self._kept is None or not self._kept.stands:
             self._kept = StandingGpuSession(setting)

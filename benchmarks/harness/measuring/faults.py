@@ -77,7 +77,8 @@ def load_fault(message: Mapping[str, Any], exit_code: int | None) -> Fault:
         return Fault(Verdict.REJECTED, f"the module does not export {wanted!r}; it exports {names[:1000] or 'nothing'}")
     if "load_error" in message:
         text = str(message["load_error"])
-        verdict = Verdict.COMPILE_ERROR if "undefined symbol" in text else Verdict.RUNTIME_ERROR
+        failed = Verdict.OUT_OF_MEMORY if NO_MEMORY.search(text) else Verdict.RUNTIME_ERROR
+        verdict = Verdict.COMPILE_ERROR if "undefined symbol" in text else failed
         return Fault(verdict, f"the module cannot be loaded: {first_line(text)}")
     return death("while the module was loaded", exit_code)
 
