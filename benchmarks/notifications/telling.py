@@ -68,7 +68,7 @@ def record_lost(before: Iterable[Standing], leader: Standing) -> None:
     for row in before:
         owner = row.evaluation.submission.owner
         if owner is not None and owner != submission.owner and today.filter(owner=owner).count() < LOSSES_PER_DAY:
-            text = f"Your first place on {task.name} on {device} was lost: the record is now {leader.score:.2f}× now."
+            text = f"Your first place on {task.name} on {device} was lost: the record is now {leader.score:.2f}×."
             notify(owner, NotificationKind.RECORD_LOST, text, path)
 
 
