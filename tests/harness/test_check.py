@@ -54,7 +54,7 @@ def test_a_small_error_in_every_element_fails_by_the_root_mean_square():
     result = _compare(REFERENCE * (1 + 5e-5), rms_tolerance=1e-5)
     assert not result.ok
     assert result.bad_elements == 0
-    assert "together" in result.reason
+    assert "root mean square of the errors" in result.reason
 
 
 def test_a_reference_of_zeros_allows_nothing_but_zeros():
