@@ -65,7 +65,7 @@ def test_who_loses_the_first_place_is_told(judged, olga, person):
     assert told(olga)[1:] == [
         (
             "record-lost",
-            "Your first place on mnist_linear_relu/forward on cpu-avx2 was taken: the record is 3.00× now.",
+            "Your first place on mnist_linear_relu/forward on cpu-avx2 was lost: the record is now 3.00×.",
         )
     ]
     judged(owner=olga, speedup=4.0, text="// best\n")

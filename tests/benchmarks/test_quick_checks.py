@@ -83,7 +83,7 @@ def test_a_quick_check_that_failed_puts_the_same_code_under_review(checked, judg
     text = "// verdict: INCORRECT_VALUE\n"
     checked(text)
     judged(text=text)
-    assert "judged at another time, ended as INCORRECT_VALUE" in Standing.objects.get().review_reason
+    assert "evaluation of the same source ended as INCORRECT_VALUE" in Standing.objects.get().review_reason
 
 
 def test_the_same_source_is_judged_in_full_although_it_was_checked(checked, submit, person):

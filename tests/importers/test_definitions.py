@@ -31,8 +31,8 @@ def test_a_definition_of_flashinfer_trace_becomes_a_task() -> None:
         ("hidden", {"rows": 128, "eps": 1e-6}),
     ]
     assert found.task.summary.endswith(
-        "1 workloads are left out; the first: row_norm_h96.jsonl:3: its inputs are made in other ways than those of "
-        "the first workload."
+        "1 workloads are left out; the first: row_norm_h96.jsonl:3: its inputs are generated differently from those "
+        "of the first workload."
     )
 
 
@@ -93,7 +93,7 @@ LINE = '{"axes": {"rows": 8}, "inputs": {"x": {"type": "random"}, "gain": {"type
         ({"axes": {**AXES, "idle": {"type": "var"}}}, "no input has the axis idle"),
         ({"axes": {**AXES, "width": {"type": "const", "value": "96"}}}, "the axis width is neither"),
         ({"axes": {**AXES, "a b": {"type": "var"}}}, "'a b' cannot be a name"),
-        ({"inputs": FLOAT4}, "inputs: x: the dtype float4_e2m1 is not judged here: two of its values share a byte"),
+        ({"inputs": FLOAT4}, "inputs: x: the dtype float4_e2m1 is not judged here: two of its values share one byte"),
         ({"outputs": {"x": {"shape": ["rows"], "dtype": "float32"}}}, "x is both an input and an output"),
         ({"outputs": {"y": {"shape": None, "dtype": "float32"}}}, "an output has to be a tensor"),
         ({"reference": "def runs(x):\n    pass"}, "definition.json: reference lacks run"),

@@ -69,7 +69,7 @@ def test_the_theme_of_a_returning_browser_needs_no_script(visitor: Client) -> No
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("vict\u0456m", "of one script, because others look alike; these are Cyrillic and Latin"),
+        ("vict\u0456m", "of one script, because others can look the same; these are Cyrillic and Latin"),
         ("kbench", "reserved"),
         ("KBench", "reserved"),
         ("k.bench", "reserved"),
