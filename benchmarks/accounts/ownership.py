@@ -25,7 +25,7 @@ PAID = (
     "removed if you delete your account."
 )
 INVALIDATED = (
-    "Staff have invalidated this submission, so it cannot be deleted alone. You can make it private. It is deleted if "
+    "Staff have invalidated this submission, so you cannot delete it. You can make it private. It is deleted if "
     "you delete your account."
 )
 DELETED = "The submission was deleted by its owner."

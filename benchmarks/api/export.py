@@ -56,7 +56,7 @@ class ExportedEvaluation(Schema):
     worst_config: str
     timing_trust: str
     calls_library: bool
-    rank: int | None = Field(description="current rank on its leaderboard; null: a better entry counts or under review")
+    rank: int | None = Field(description="current rank; null: a better entry counts, or it is under review")
     under_review: bool
     configs: list[ExportedConfig]
 

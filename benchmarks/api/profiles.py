@@ -43,7 +43,7 @@ def profile(request: HttpRequest, id: uuid.UUID) -> Any:
     asked = ProfileRequest.objects.filter(evaluation=evaluation).select_related("evaluation").first()
     if asked is None:
         raise Problem(
-            HTTPStatus.NOT_FOUND, "not-profiled", "No profile was requested yet. Send a POST to this address."
+            HTTPStatus.NOT_FOUND, "not-profiled", "No profile has been requested yet. Send a POST to this address."
         )
     return _out(asked)
 

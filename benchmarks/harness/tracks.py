@@ -259,7 +259,7 @@ class GpuTrack(Track):
         if not self.lacked_memory(error) or self._session is None:
             return
         if self.keeper is not None:
-            raise NotStanding("there was too little GPU memory beside a session that is kept") from error
+            raise NotStanding("a kept session left too little GPU memory") from error
         self._session.end_waiting()
 
     def lacked_memory(self, error: Exception) -> bool:

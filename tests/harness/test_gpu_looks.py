@@ -157,7 +157,7 @@ def test_a_session_whose_baselines_lacked_memory_ends(looks: Looks, monkeypatch:
     """What libraries have chosen then would stay with it, and the next one would lack memory as well."""
     with monkeypatch.context() as patch:
         patch.setattr(StandingGpuSession, "_lacked", lambda _: 1)
-        for why in ("too little GPU memory", "sessions which are kept would hold"):
+        for why in ("too little GPU memory", "that kept sessions would hold"):
             report = looks.judge(RIGHT)
             assert report.verdict is Verdict.PASS
             assert why in report.environment["judged_alone"]

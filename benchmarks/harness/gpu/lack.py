@@ -1,4 +1,4 @@
-"""Where a GPU has too little memory: whether sessions that wait for other submissions, or nobody, are to blame.
+"""Decides who is to blame if a GPU has too little memory: sessions that wait for other submissions, or nobody.
 
 Sessions that wait hold memory which a judging may need. If it lacks some, they are ended and the verdict is NOISY. For
 an hour, judgings of that task on any GPU of this machine have such sessions ended before they start, and no session is

@@ -246,7 +246,7 @@ class GpuSessionKeeper:
         if setting.binary.suffix in PYTHON_SUFFIXES:
             raise NotStanding("the kernels of the submission are compiled in a separate process")
         if is_crowded(setting.task.name):
-            raise NotStanding("the task needs memory of the GPU that sessions which are kept would hold")
+            raise NotStanding("the task needs the GPU memory that kept sessions would hold")
         if self._kept is None or not self._kept.stands:
             self._kept = StandingGpuSession(setting)
         if self._kept.takes_bytes > _MEMORY_SHARE * setting.gpu.memory_bytes:
