@@ -1,5 +1,6 @@
 """Memory of a GPU that sessions hold while they wait: its places, and how a large judging gets them all."""
 
+import fcntl
 import tempfile
 import threading
 import time
@@ -14,7 +15,7 @@ import pytest
 from benchmarks.harness.errors import SupervisorError
 from benchmarks.harness.gpu import room
 from benchmarks.harness.gpu.discovery import Gpu
-from benchmarks.harness.gpu.room import PLACES, MemoryPlace, demand_room
+from benchmarks.harness.gpu.room import PLACES, MemoryPlace, demand_room, somebody_waits
 from benchmarks.harness.hosts.locks import open_shared, try_lock
 
 ANY = Gpu("host:0", "Stand-in", "", "none", 8 << 30, "sm_90", (), accelerator="host")
@@ -105,3 +106,55 @@ def test_whoever_may_not_leave_now_is_asked_again(gpu: Gpu, stack: ExitStack) ->
     stack.callback(place.give_back)
     demand_room(gpu)
     assert len(asked) == 3
+
+
+def test_several_that_need_all_memory_at_once_do_not_wait_for_each_other(
+    gpu: Gpu, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "_WAIT_S", 2.0)
+
+    def leave() -> None:
+        time.sleep(0.3)
+        place.give_back()
+
+    place = MemoryPlace(gpu, leave)
+    assert place.take()
+    stack.callback(place.give_back)
+    found: list[bool] = []
+    threads = [threading.Thread(target=lambda: found.append(demand_room(gpu))) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == len(threads), "nobody has given up"
+    assert found[0], "the first one has ended the session"
+
+
+def test_whoever_demands_memory_is_not_taken_for_a_session(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has all places for moments."""
+    locked, go_on = threading.Event(), threading.Event()
+    lock = room._lock
+
+    def slow_lock(file: int, *how: float) -> bool:
+        waits = lock(file, *how)
+        if threading.current_thread() is demands:
+            locked.set()
+            go_on.wait(1.0)
+        return waits
+
+    monkeypatch.setattr(room, "_lock", slow_lock)
+    demands = threading.Thread(target=demand_room, args=(gpu,))
+    demands.start()
+    assert locked.wait(1.0)
+    threading.Timer(0.3, go_on.set).start()
+    assert not somebody_waits(gpu)
+    demands.join()
+
+
+def test_a_session_is_seen_by_several_at_once(gpu: Gpu, stack: ExitStack) -> None:
+    for name in (room._call(gpu), *room._places(gpu)):  # as somebody who looks at the same moment
+        assert try_lock(stack.enter_context(open_shared(name)), fcntl.LOCK_SH)
+    assert not somebody_waits(gpu)
+    stack.close()
+    stays(gpu, stack)
+    assert somebody_waits(gpu)

@@ -59,27 +59,34 @@ class MemoryPlace:
 
 
 def demand_room(gpu: Gpu) -> bool:
-    """Returns when no session stays on `gpu`, and whether one did. Raises SupervisorError if one does not end."""
+    """Returns when no session stays on `gpu`, and whether one did. Raises SupervisorError if one does not end.
+
+    One caller at a time, because two that both hold a place would wait for each other.
+    """
     until_s = time.monotonic() + _WAIT_S
     with ExitStack() as stack:
-        wanted = [stack.enter_context(open_shared(name)) for name in _places(gpu)]
-        wanted = [place for place in wanted if not try_lock(place)]
-        stayed = bool(wanted)
-        if stayed:
-            # those who look whether somebody calls have it for moments
-            wanted.insert(0, stack.enter_context(open_shared(_call(gpu))))
-        while wanted:
-            wanted = [file for file in wanted if not try_lock(file)]
-            if time.monotonic() > until_s:
-                raise SupervisorError("a session that waits for submissions does not release the GPU's memory")
-            time.sleep(_LOOK_EVERY_S / 8)
-    return stayed
+        _lock(stack.enter_context(open_shared(_call(gpu))), until_s)  # who stays hears this
+        waits = [_lock(stack.enter_context(open_shared(name)), until_s) for name in _places(gpu)]
+    return any(waits)
 
 
 def somebody_waits(gpu: Gpu) -> bool:
     """Whether a session stays on `gpu` now. Raises SupervisorError where nobody could tell."""
     with ExitStack() as stack:
-        return any(not try_lock(stack.enter_context(open_shared(name))) for name in _places(gpu))
+        # whoever demands room has all places for moments
+        _lock(stack.enter_context(open_shared(_call(gpu))), time.monotonic() + _WAIT_S, fcntl.LOCK_SH)
+        return any(not try_lock(stack.enter_context(open_shared(name)), fcntl.LOCK_SH) for name in _places(gpu))
+
+
+def _lock(file: int, until_s: float, how: int = fcntl.LOCK_EX) -> bool:
+    """Whether another process had it before. Raises SupervisorError if it still has it at `until_s`."""
+    waits = False
+    while not try_lock(file, how):
+        waits = True
+        if time.monotonic() > until_s:
+            raise SupervisorError("a session that waits for submissions does not release the GPU's memory")
+        time.sleep(_LOOK_EVERY_S / 8)
+    return waits
 
 
 def _places(gpu: Gpu) -> list[str]:
