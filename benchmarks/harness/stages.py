@@ -197,8 +197,9 @@ class StagedJudging:
             try:
                 with scratch_folder("judge-", self.paths.scratch) as scratch:
                     return self._run_session(build, prepared, scratch)
-            except NotAwake:
-                raise  # no process has seen the submission yet
+            except NotAwake as error:  # no process has seen the submission yet
+                self.track.excuse(error)
+                raise
             except (SupervisorError, Fault) as error:
                 self.track.excuse(error)
                 if isinstance(error, SupervisorError) and (self._session is None or not self._session.is_alone):
@@ -369,7 +370,7 @@ class StagedJudging:
         if judging.fault is not None:
             config, fault = judging.fault
             where = "a hidden configuration" if config.hidden else config.key
-            raise Fault(fault.verdict, f"{hidden_words(config, fault)} ({where})")
+            raise fault.told_as(f"{hidden_words(config, fault)} ({where})")
 
     def _scored(self, judging: Judging) -> tuple[Score, str, tuple[ConfigReport, ...]]:
         times: dict[str, PairedTimes] = {}

@@ -13,7 +13,7 @@ from typing import Any
 
 from .compilers import gxx, nvcc
 from .compilers.device_source import missing_here
-from .errors import NotStanding, SupervisorError, UsageError
+from .errors import SupervisorError, UsageError
 from .gpu import bounds, lack
 from .gpu.alone import calls_alone, demand_quick_replays
 from .gpu.audit import Auditor
@@ -252,15 +252,9 @@ class GpuTrack(Track):
         return host_build_lock("compile", watcher)
 
     def excuse(self, error: SupervisorError | Fault) -> None:
-        """Sessions that wait for other submissions may have held the memory that was lacking: they are ended.
-
-        A session that is kept holds some itself. Raises NotStanding for it, so that another judging decides.
-        """
-        if not self.lacked_memory(error) or self._session is None:
-            return
-        if self.keeper is not None:
-            raise NotStanding("a kept session left too little GPU memory") from error
-        self._session.end_waiting()
+        """Sessions that wait for other submissions, or one that is kept, may have held memory that was lacking."""
+        if self._session is not None and self.lacked_memory(error):
+            self._session.excuse_lack()
 
     def lacked_memory(self, error: Exception) -> bool:
         return lack.lacked_memory(error)

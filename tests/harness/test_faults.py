@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from benchmarks.harness import Verdict
 from benchmarks.harness.measuring.contestants import CallResult
-from benchmarks.harness.measuring.faults import call_fault, death, first_line, load_fault, slow_load
+from benchmarks.harness.measuring.faults import call_fault, death, failure, first_line, load_fault, slow_load
 from benchmarks.harness.protocol import Status
 
 
@@ -63,6 +63,34 @@ def test_what_a_process_says_after_it_has_met_hidden_configurations_is_not_shown
     assert unquoted is not None
     assert ("77" in quoted.reason, "77" in unquoted.reason) == (True, False)
     assert quoted.verdict is unquoted.verdict
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict", "lacks_gpu_memory"),
+    [
+        ("CUDA error: out of memory", Verdict.OUT_OF_MEMORY, True),
+        ("CUBLAS_STATUS_ALLOC_FAILED", Verdict.OUT_OF_MEMORY, True),
+        ("CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`", Verdict.RUNTIME_ERROR, True),
+        ("std::bad_alloc", Verdict.OUT_OF_MEMORY, False),
+        ("DefaultCPUAllocator: not enough memory", Verdict.OUT_OF_MEMORY, False),
+        ("expected 2-D", Verdict.RUNTIME_ERROR, False),
+    ],
+)
+def test_memory_of_the_host_is_not_that_of_the_gpu(text: str, verdict: Verdict, *, lacks_gpu_memory: bool) -> None:
+    """Sessions that wait hold memory of the GPU, and end for it."""
+    raised = call_fault(CallResult(Status.RAISED, 1.0, 1.0, text=text, error="RuntimeError"))
+    assert raised is not None
+    hidden = call_fault(CallResult(Status.RAISED, 1.0, 1.0, text=text, error="RuntimeError"), quoted=False)
+    assert hidden is not None
+    for fault in (
+        raised,
+        hidden,
+        hidden.told_as("it failed"),
+        failure(text, text),
+        load_fault({"load_error": text}, 0),
+    ):
+        assert (fault.verdict, fault.lacks_gpu_memory) == (verdict, lacks_gpu_memory)
+    assert not death("in a call", -signal.SIGKILL).lacks_gpu_memory
 
 
 def test_a_missing_export_lists_what_there_is() -> None:

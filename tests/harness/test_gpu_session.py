@@ -449,27 +449,92 @@ def test_memory_that_baselines_lack_before_the_submission_is_loaded_is_taken_fro
 
 
 @pytest.mark.usefixtures("own_marks")
-@pytest.mark.parametrize(("crowded", "demanded"), [(False, 0), (True, 1)])
-def test_a_task_that_lacked_memory_gets_it_from_the_start(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch, *, crowded: bool, demanded: int
+@pytest.mark.parametrize(("crowded", "of_file", "demanded"), [(False, False, 0), (True, False, 1), (True, True, 1)])
+def test_a_task_or_a_file_that_lacked_memory_gets_it_from_the_start(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, *, crowded: bool, of_file: bool, demanded: int
 ) -> None:
     asked: list[Gpu] = []
     session = opened.session(RIGHT)
     monkeypatch.setattr("benchmarks.harness.gpu.session.demand_room", asked.append)
     if crowded:
-        lack.note_crowded(session.setting.task.name)
+        lack.note_crowded(lack.mark_of(session.setting.binary) if of_file else session.setting.task.name)
     with session:
         assert len(asked) == demanded
         session._has_room = True
-        session.end_waiting()  # nobody was there to be ended
+        session._make_room_for_baselines()  # nobody was there to be ended
     assert not is_crowded(session.setting.task.name), "memory was lacking all the same"
+
+
+@pytest.mark.usefixtures("own_marks")
+@pytest.mark.parametrize(
+    ("waited", "has_room", "is_alone", "is_noisy", "ended"),
+    [
+        (True, False, False, True, 0),
+        (False, False, False, False, 0),
+        (True, True, False, False, 0),
+        (True, False, True, True, 1),  # nothing of the submission can have claimed it
+    ],
+)
+def test_what_a_submission_says_of_memory_ends_no_session(
+    opened: Opened,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    waited: bool,
+    has_room: bool,
+    is_alone: bool,
+    is_noisy: bool,
+    ended: int,
+) -> None:
+    """It could end those of others in each of its judgings, and mark tasks for an hour. Its next judging has room."""
+    asked: list[Gpu] = []
+    monkeypatch.setattr(lack, "demand_room", lambda gpu: asked.append(gpu) is None)
+    session = opened.session(RIGHT)
+    session.is_alone, session._somebody_waited, session._has_room = is_alone, waited, has_room
+    with pytest.raises(Fault, match="held memory that was needed") if is_noisy else nullcontext():
+        session.excuse_lack()
+    assert len(asked) == ended
+    assert is_crowded(session.setting.task.name) is is_alone
+    assert is_crowded(lack.mark_of(session.setting.binary)) is (is_noisy and not is_alone)
+
+
+def test_marks_of_files_are_few(tmp_path: Path) -> None:
+    """They are never deleted."""
+    assert len({lack.mark_of(tmp_path / str(number)) for number in range(9999)}) == 256
+
+
+@pytest.mark.parametrize(("why", "times"), [("b=1: CUDA error: out of memory", 1), ("b=1: it allocates", 0)])
+def test_calls_that_cannot_be_recorded_for_want_of_memory_are_recorded_again(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, why: str, times: int
+) -> None:
+    """Else sessions that wait would decide how a kernel is timed."""
+    asked: list[str] = []
+
+    def begin(*_: Any) -> None:
+        raise NotReplayable(why)
+
+    monkeypatch.setattr(Replay, "begin", begin)
+    monkeypatch.setattr(GpuSession, "excuse_lack", lambda own: asked.append(own.not_replayed))
+    with opened.session(RIGHT):
+        assert len(asked) == times
+
+
+def test_a_baseline_that_fails_after_it_has_found_no_memory_lacks_it(opened: Opened) -> None:
+    """Libraries have many words for it."""
+    with opened.session(RIGHT) as session:
+        page = session.crew.baselines[0].control.words
+        with pytest.raises(RefereeError) as kept, session._memory():
+            raise RefereeError("no plan was found")
+        assert not isinstance(kept.value, LacksMemory)
+        page[Word.LACKED] += 1
+        with pytest.raises(LacksMemory), session._memory():
+            raise RefereeError("no plan was found")
 
 
 @pytest.mark.usefixtures("own_marks")
 def test_a_mark_is_forgotten_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     lack.note_crowded("a/task")
     assert (is_crowded("a/task"), is_crowded("another/task")) == (True, False)
-    monkeypatch.setattr(lack, "_CROWDED_S", 0.0)
+    monkeypatch.setattr(lack, "CROWDED_S", 0.0)
     assert not is_crowded("a/task")
 
 

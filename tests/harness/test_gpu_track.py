@@ -331,11 +331,30 @@ def test_who_leaves_no_memory_pays_unless_sessions_that_wait_held_some(
             raise RefereeError("CUDA out of memory")
 
     monkeypatch.setattr(GpuSession, "call_candidate", call)
-    monkeypatch.setattr(lack, "demand_room", lambda _: somebody_waits)
+    monkeypatch.setattr("benchmarks.harness.gpu.session.somebody_waits", lambda _: somebody_waits)
     monkeypatch.setattr(tracks.GpuTrack, "control", lambda *how: (controls.append("control"), open_control(*how))[1])
     report = judged(RIGHT, task, rules, paths)
     assert report.verdict is (Verdict.NOISY if somebody_waits else Verdict.OUT_OF_MEMORY), report.reason
     assert controls == ([] if somebody_waits else ["control"])
+
+
+@pytest.mark.usefixtures("own_marks")
+@pytest.mark.parametrize("somebody_waits", [False, True])
+def test_a_process_of_ours_that_finds_no_memory_is_started_again_when_those_that_wait_have_ended(
+    task: TaskSpec, rules: Rules, paths: Paths, monkeypatch: pytest.MonkeyPatch, *, somebody_waits: bool
+) -> None:
+    def start(session: GpuSession) -> None:
+        session.is_alone = True
+        raise NotAwake("the process baseline0 did not start: CUDA error: out of memory")
+
+    monkeypatch.setattr(GpuSession, "_open", start)
+    monkeypatch.setattr(lack, "demand_room", lambda _: somebody_waits)
+    if somebody_waits:
+        assert judged(RIGHT, task, rules, paths).verdict is Verdict.NOISY
+        assert lack.is_crowded(task.name), "the next judging ends them first"
+    else:
+        with pytest.raises(NotAwake):
+            judged(RIGHT, task, rules, paths)
 
 
 def test_what_fails_when_the_submission_is_gone_is_our_fault(

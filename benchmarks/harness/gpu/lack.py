@@ -1,56 +1,67 @@
 """Decides who is to blame if a GPU has too little memory: sessions that wait for other submissions, or nobody.
 
-Sessions that wait hold memory which a judging may need. If it lacks some, they are ended and the verdict is NOISY. For
-an hour, judgings of that task on any GPU of this machine have such sessions ended before they start, and no session is
-kept for the task. What still lacks memory then is the submission's fault if the judging works without it. Not covered:
-how much memory a judging takes (`capacity.py`).
+Sessions that wait hold memory which a judging may need. If memory is lacking before the submission is loaded, they are
+ended and the verdict is NOISY; for an hour, judgings of that task on any GPU of this machine have such sessions ended
+before they start, and no session is kept for the task. If memory is lacking later, the submission may have taken it, or
+may only say so. Then the verdict is NOISY as well, but only the next judging of the same file has these sessions ended.
+What still lacks memory then is the submission's fault if the judging works without it. Not covered: how much memory a
+judging takes (`capacity.py`).
 """
 
 import hashlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 
-from ..errors import LacksMemory, RefereeError
+from ..errors import LacksMemory, NotAwake, RefereeError
 from ..hosts.locks import open_shared
-from ..measuring.faults import NO_MEMORY, Fault
+from ..measuring.faults import Fault, may_lack_gpu_memory
 from ..report import Verdict
 from .discovery import Gpu
 from .room import demand_room
 
-_CROWDED_S = 3600.0
+CROWDED_S = 3600.0
+_HELD = "sessions that waited for other submissions held memory that was needed"
 
 
 def lacked_memory(error: Exception) -> bool:
-    """Whether `error` says that there was too little memory, for the submission or for the judge."""
+    """Whether `error` may mean too little GPU memory, for the submission or for the judge."""
     if isinstance(error, Fault):
-        return error.verdict is Verdict.OUT_OF_MEMORY
-    return isinstance(error, RefereeError) and (isinstance(error, LacksMemory) or bool(NO_MEMORY.search(str(error))))
+        return error.lacks_gpu_memory
+    return isinstance(error, LacksMemory) or (
+        isinstance(error, RefereeError | NotAwake) and may_lack_gpu_memory(str(error))
+    )
 
 
-def is_crowded(task: str) -> bool:
-    """Whether a judging of `task` on this machine has lately lacked memory that sessions could have held."""
-    with _mark(task) as file:
+def mark_of(binary: Path) -> str:
+    """The name under which a judging of the file `binary` is marked. There are 256, so that marks never fill a disk."""
+    return f"file {hashlib.sha256(str(binary).encode()).digest()[0]}"
+
+
+def is_crowded(name: str) -> bool:
+    """Whether judgings with this mark, a task or `mark_of` a file, have lately lacked memory that sessions held."""
+    with _mark(name) as file:
         found = os.fstat(file)
-    return found.st_size > 0 and time.time() - found.st_mtime < _CROWDED_S
+    return found.st_size > 0 and time.time() - found.st_mtime < CROWDED_S
 
 
-def note_crowded(task: str) -> None:
-    """For a while no session is kept for `task`, and its judgings end those that others keep."""
-    with _mark(task) as file:
+def note_crowded(name: str) -> None:
+    """For a while judgings with this mark end the sessions that others keep, and none is kept for them."""
+    with _mark(name) as file:
         os.pwrite(file, b"1", 0)
 
 
-def forget_crowded(task: str) -> None:
+def forget_crowded(name: str) -> None:
     """Memory was lacking without such sessions as well."""
-    with _mark(task) as file:
+    with _mark(name) as file:
         os.ftruncate(file, 0)
 
 
-def _mark(task: str) -> AbstractContextManager[int]:
+def _mark(name: str) -> AbstractContextManager[int]:
     """A file that all workers of this machine see."""
-    return open_shared(f"kbench-crowded-{hashlib.sha256(task.encode()).hexdigest()[:16]}")
+    return open_shared(f"kbench-crowded-{hashlib.sha256(name.encode()).hexdigest()[:16]}")
 
 
 def end_waiting(gpu: Gpu, task: str, *, somebody_waited: bool) -> None:
@@ -60,20 +71,29 @@ def end_waiting(gpu: Gpu, task: str, *, somebody_waited: bool) -> None:
     """
     if demand_room(gpu) or somebody_waited:
         note_crowded(task)
-        held = "sessions that waited for other submissions held memory that was needed; they have ended"
-        raise Fault(Verdict.NOISY, held)
+        raise Fault(Verdict.NOISY, f"{_HELD}; they have ended")
+
+
+def next_time_alone(binary: Path) -> Fault:
+    """NOISY: the next judging of this file ends the sessions that wait.
+
+    This judging ends none. A submission may claim a lack of memory, and would end the sessions of others.
+    """
+    note_crowded(mark_of(binary))
+    return Fault(Verdict.NOISY, f"{_HELD}; they will end before it is judged again")
 
 
 @contextmanager
-def lack_is_told(needs: str = "") -> Iterator[None]:
-    """Raises LacksMemory in place of a RefereeError that tells of it. Our own processes fit into the GPU by design.
+def lack_is_told(needs: str = "", has_lacked: Callable[[], bool] = lambda: False) -> Iterator[None]:
+    """Raises LacksMemory in place of a RefereeError if that tells of it, or if memory `has_lacked`.
 
-    `needs` tells how much the task alone takes, where that is much of the GPU.
+    Our own processes fit into the GPU by design. `needs` tells how much the task alone takes, where that is much of the
+    GPU.
     """
     try:
         yield
     except RefereeError as error:
-        if NO_MEMORY.search(str(error)):
+        if may_lack_gpu_memory(str(error)) or has_lacked():
             reason = "the kernel left too little GPU memory for its judging"
             raise LacksMemory(f"{reason}; {needs}" if needs else reason) from error
         raise

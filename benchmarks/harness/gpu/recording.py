@@ -97,7 +97,7 @@ class CallRecording:
         except ProtocolError:
             fault = death("while its calls were recorded", self.candidate.child.wait(1.0))
             if config is None or config.hidden:  # an exit code could tell of what it has met
-                fault = Fault(fault.verdict, "the process ended while its calls were recorded")
+                fault = fault.told_as("the process ended while its calls were recorded")
             raise fault from None
         return "".join(pieces)
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from ..errors import RefereeError
 from ..measuring.contestants import Actor, CallResult
-from ..measuring.faults import NO_MEMORY, Fault, death
+from ..measuring.faults import Fault, death, failure
 from ..measuring.laps import Laps
 from ..measuring.memory import Layout
 from ..measuring.session import EAGER, NOTHING, REFEREE_TIMEOUT_S, RefereeProcess, faults_of
@@ -192,8 +192,7 @@ class Replay:
         """Time per call of `count` calls of the submission back to back, each on inputs of its own. Raises Fault."""
         answer, taken = self._of_judging(who, config, list(range(count)), EAGER, compared=False)
         if "error" in answer:
-            failed = Verdict.OUT_OF_MEMORY if NO_MEMORY.search(str(answer["error"])) else Verdict.RUNTIME_ERROR
-            raise Fault(failed, f"calls back to back: {answer['error']}")
+            raise failure(str(answer["error"]), f"calls back to back: {answer['error']}")
         if "gone" in answer:
             raise self._end_of(who)
         self._demand_right(who, config, range(count))

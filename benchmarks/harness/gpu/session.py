@@ -16,7 +16,7 @@ from typing import Any
 
 from ..errors import LacksMemory, RefereeError, SupervisorError
 from ..measuring.contestants import Actor, CallResult
-from ..measuring.faults import Fault
+from ..measuring.faults import Fault, may_lack_gpu_memory
 from ..measuring.laps import Laps
 from ..measuring.memory import describe, overlay
 from ..measuring.session import (
@@ -40,7 +40,7 @@ from ..sandbox.seccomp import candidate_program, supported
 from . import capacity
 from .crew import STANDBY, Crew, CrewSpec
 from .discovery import Gpu
-from .lack import end_waiting, forget_crowded, is_crowded, lack_is_told
+from .lack import end_waiting, forget_crowded, is_crowded, lack_is_told, mark_of, next_time_alone
 from .record import NotReplayable
 from .replay import INPUTS_AT, OUTPUTS_AT, Captured, Replay, Shared
 from .room import demand_room, somebody_waits
@@ -118,7 +118,7 @@ class GpuSession(Session[Actor]):
     def _open(self) -> None:
         setting, opened_s, laps = self.setting, time.monotonic(), Laps()
         self.is_alone = True
-        self._has_room = self.takes_most or is_crowded(setting.task.name)
+        self._has_room = self.takes_most or is_crowded(setting.task.name) or is_crowded(mark_of(setting.binary))
         if self._has_room:
             demand_room(setting.gpu)
         self._somebody_waited = somebody_waits(setting.gpu)
@@ -202,15 +202,18 @@ class GpuSession(Session[Actor]):
 
         Raises Fault, NOISY, if sessions that wait held it: these are ended. Else it is what the task gets on this GPU.
         """
-        self.end_waiting()
-
-    def end_waiting(self) -> None:
-        """Ends sessions that wait for other submissions. Raises Fault, NOISY, if there was one: it held memory."""
         if self._has_room:
             forget_crowded(self.setting.task.name)  # it was not for those sessions
             return
         self._has_room = True
         end_waiting(self.setting.gpu, self.setting.task.name, somebody_waited=self._somebody_waited)
+
+    def excuse_lack(self) -> None:
+        """Raises Fault, NOISY, if the GPU memory that was lacking was held by sessions that wait for submissions."""
+        if self.is_alone and not self._has_loaded:
+            self._make_room_for_baselines()
+        elif self._somebody_waited and not self._has_room:
+            raise next_time_alone(self.setting.binary)
 
     def _begin_replay(self, crew: Crew, shared: Shared) -> None:
         """The submission's part of it; without one it is served in the other way."""
@@ -221,6 +224,8 @@ class GpuSession(Session[Actor]):
             replay.begin(shared, self.fill, self.setting.binary)
         except NotReplayable as error:
             self.replay, self.not_replayed = None, str(error)
+            if may_lack_gpu_memory(str(error)):
+                self.excuse_lack()
             for candidate in crew.candidates:
                 candidate.child.resume()
             return
@@ -267,7 +272,8 @@ class GpuSession(Session[Actor]):
         Libraries take other kernels then, and remember them.
         """
         if self._lacked() > self._lacked_before and not self.setting.control:
-            raise Fault(Verdict.OUT_OF_MEMORY, "the kernel left too little GPU memory for the baselines")
+            told = "the kernel left too little GPU memory for the baselines"
+            raise Fault(Verdict.OUT_OF_MEMORY, told, lacks_gpu_memory=True)
 
     def _lacked(self) -> int:
         return sum(int(baseline.control.words[Word.LACKED]) for baseline in self.crew.baselines)
@@ -402,11 +408,11 @@ class GpuSession(Session[Actor]):
     def _memory(self) -> Iterator[None]:
         """Raises LacksMemory where our processes lack memory; Fault if nothing of the submission is there to blame."""
         try:
-            with lack_is_told(self._needs):
+            with lack_is_told(self._needs, lambda: self._lacked() > self._lacked_before):
                 yield
         except LacksMemory as error:
             if self.is_alone and self._needs and not self._has_loaded:  # the task alone is too large
-                raise Fault(Verdict.OUT_OF_MEMORY, str(error)) from error
+                raise Fault(Verdict.OUT_OF_MEMORY, str(error), lacks_gpu_memory=True) from error
             raise
 
     def _gate_us(self, who: str, function: int) -> float:

@@ -11,6 +11,7 @@ launches kernels.
 
 import os
 import threading
+import time
 from collections import deque
 from contextlib import ExitStack
 from typing import Any, Self
@@ -22,7 +23,7 @@ from ..report import Verdict
 from ..sandbox.outbox import discard
 from .capacity import WAITING_SHARE
 from .crew import Crew, Spare
-from .lack import is_crowded, note_crowded
+from .lack import CROWDED_S, is_crowded
 from .replay import Captured
 from .room import PLACES, MemoryPlace
 from .session import PYTHON_SUFFIXES, GpuSession, GpuSetting
@@ -48,6 +49,7 @@ class StandingGpuSession(GpuSession):
         self._mine = threading.RLock()
         self._place = MemoryPlace(setting.gpu, self._make_room)
         self._started = 0
+        self._lacked_room_s: float | None = None  # when it had to end because its baselines lacked memory
         self._spares: deque[Spare] = deque()
         self._baseline_serves = False
         self._canary: dict[str, Any] = {}
@@ -62,6 +64,11 @@ class StandingGpuSession(GpuSession):
         """The error if another judging tried to end it and failed. Waits until such an attempt is over."""
         with self._mine:
             return self._survivor
+
+    @property
+    def has_lately_lacked_room(self) -> bool:
+        """Whether its baselines found too little GPU memory during the last hour: the task is judged without one."""
+        return self._lacked_room_s is not None and time.monotonic() - self._lacked_room_s < CROWDED_S
 
     def expect(self, setting: GpuSetting) -> Self:
         """Sets the next submission: `setting` may differ from the last one only in submission and scratch folder."""
@@ -178,9 +185,12 @@ class StandingGpuSession(GpuSession):
 
     def _make_room_for_baselines(self) -> None:
         """What libraries have chosen stays as long as their process, so all of it ends. Raises NotStanding."""
-        self.stands = False
-        note_crowded(self.setting.task.name)
+        self.stands, self._lacked_room_s = False, time.monotonic()
         raise NotStanding("there was too little GPU memory for the baselines of a session that is kept")
+
+    def excuse_lack(self) -> None:
+        """Leaves it to a judging that is not beside a session that is kept. Raises NotStanding."""
+        raise NotStanding("a kept session left too little GPU memory")
 
     def _serve_one(self) -> None:
         """Lets the candidate time its own calls, on a device that is only a stand-in for a GPU."""
@@ -245,7 +255,7 @@ class GpuSessionKeeper:
             raise ChildSurvived(str(error)) from error
         if setting.binary.suffix in PYTHON_SUFFIXES:
             raise NotStanding("the kernels of the submission are compiled in a separate process")
-        if is_crowded(setting.task.name):
+        if is_crowded(setting.task.name) or (self._kept is not None and self._kept.has_lately_lacked_room):
             raise NotStanding("the task needs the GPU memory that kept sessions would hold")
         if self._kept is None or not self._kept.stands:
             self._kept = StandingGpuSession(setting)

@@ -7,7 +7,7 @@ folders, and what is taken from them (`crew.py`).
 from typing import Any
 
 from ..measuring.contestants import Actor
-from ..measuring.faults import NO_MEMORY, Fault, first_line, load_fault, slow_load
+from ..measuring.faults import Fault, failure, first_line, load_fault, slow_load
 from ..protocol import ProtocolError
 from ..report import Verdict
 from ..sandbox.outbox import NotTaken, TooMuch
@@ -21,7 +21,7 @@ def warm(crew: Crew, message: dict[str, Any], timeout_s: float) -> None:
         warmer.open({**message, "answer": answer_fd})
         ours = await_warm(warmer, timeout_s)
     except Fault as fault:
-        raise Fault(fault.verdict, f"{fault.reason}{_last_words(warmer)}") from fault
+        raise fault.told_as(f"{fault.reason}{_last_words(warmer)}") from fault
     finally:
         crew.end_warmer()
     try:
@@ -68,8 +68,6 @@ def package_failed(why: str) -> Fault:
 
 def call_failed(text: str) -> Fault:
     """A first call, made to compile, that raised."""
-    if NO_MEMORY.search(text):
-        return Fault(Verdict.OUT_OF_MEMORY, f"the kernel asked for more memory than is available: {text[:300]}")
     compiling = any(word in text for word in ("CompilationError", "CompileTimeAssertionFailure", "PTXASError"))
     verdict = Verdict.COMPILE_ERROR if compiling else Verdict.RUNTIME_ERROR
-    return Fault(verdict, f"the first call failed: {text[:600]}")
+    return failure(text, f"the first call failed: {text[:600]}", verdict)

@@ -12,8 +12,13 @@ from ..protocol import Status
 from ..report import Verdict
 from .contestants import CallResult
 
-NO_MEMORY = re.compile(
+_NO_MEMORY = re.compile(
     r"bad_alloc|not enough memory|can't allocate memory|MemoryError|out[ _]of[ _]memory|ALLOC(ATION)?_FAILED",
+    re.IGNORECASE,
+)
+# what CUDA and its libraries say; cuBLAS and cuDNN are not initialised if they find no memory for themselves
+_NO_GPU_MEMORY = re.compile(
+    r"out[ _]of[ _]memory|ALLOC(ATION)?_FAILED|cudaErrorMemoryAllocation|CU(BLAS|DNN)_STATUS_NOT_INITIALIZED",
     re.IGNORECASE,
 )
 _NEW_KERNEL = re.compile(r"Read-only file system: '/tmp/kernels/")
@@ -39,12 +44,20 @@ _VERDICTS_OF_STATUS = {
 
 
 class Fault(Exception):
-    """Ends a judging with a verdict against the submission. Never leaves the harness."""
+    """Ends a judging with a verdict against the submission. Never leaves the harness.
 
-    def __init__(self, verdict: Verdict, reason: str) -> None:
+    With `lacks_gpu_memory` the GPU may have had too little memory, and others may have held it.
+    """
+
+    def __init__(self, verdict: Verdict, reason: str, *, lacks_gpu_memory: bool = False) -> None:
         super().__init__(reason)
         self.verdict = verdict
         self.reason = reason
+        self.lacks_gpu_memory = lacks_gpu_memory
+
+    def told_as(self, reason: str) -> "Fault":
+        """The same fault with another reason."""
+        return Fault(self.verdict, reason, lacks_gpu_memory=self.lacks_gpu_memory)
 
 
 DEVICE_STUCK = "device-stuck"  # the flag of such a report
@@ -64,6 +77,17 @@ class Stuck(Fault):
 _UNQUOTED = "the kernel failed in a call; it has met hidden configurations before, so its message is not shown"
 
 
+def may_lack_gpu_memory(text: str) -> bool:
+    """Whether the text of an error may be due to too little memory on the GPU."""
+    return _NO_GPU_MEMORY.search(text) is not None
+
+
+def failure(text: str, reason: str, otherwise: Verdict = Verdict.RUNTIME_ERROR) -> Fault:
+    """OUT_OF_MEMORY if `text`, an error of the submission's process, tells of it; else the verdict `otherwise`."""
+    verdict = Verdict.OUT_OF_MEMORY if _NO_MEMORY.search(text) else otherwise
+    return Fault(verdict, reason, lacks_gpu_memory=may_lack_gpu_memory(text))
+
+
 def slow_load(timeout_s: float) -> Fault:
     return Fault(Verdict.TIMEOUT, f"loading the module took more than {timeout_s:g} s")
 
@@ -77,9 +101,8 @@ def load_fault(message: Mapping[str, Any], exit_code: int | None) -> Fault:
         return Fault(Verdict.REJECTED, f"the module does not export {wanted!r}; it exports {names[:1000] or 'nothing'}")
     if "load_error" in message:
         text = str(message["load_error"])
-        failed = Verdict.OUT_OF_MEMORY if NO_MEMORY.search(text) else Verdict.RUNTIME_ERROR
-        verdict = Verdict.COMPILE_ERROR if "undefined symbol" in text else failed
-        return Fault(verdict, f"the module cannot be loaded: {first_line(text)}")
+        reason = f"the module cannot be loaded: {first_line(text)}"
+        return Fault(Verdict.COMPILE_ERROR, reason) if "undefined symbol" in text else failure(text, reason)
     return death("while the module was loaded", exit_code)
 
 
@@ -92,12 +115,12 @@ def call_fault(result: CallResult, *, quoted: bool = True) -> Fault | None:
         return Fault(Verdict.TIMEOUT, f"a call gave {result.text}")
     if result.status is None:
         fault = death("in the middle of a call", result.exit_code)
-        return fault if quoted else Fault(fault.verdict, _UNQUOTED)
+        return fault if quoted else fault.told_as(_UNQUOTED)
     if result.early:
         return Fault(Verdict.TAMPERING, "the process reported results before the call had begun")
     if result.status is not Status.OK:
         fault = _refused(result.status, result)
-        return fault if quoted else Fault(fault.verdict, _UNQUOTED)
+        return fault if quoted else fault.told_as(_UNQUOTED)
     return _suspicious(result)
 
 
@@ -150,13 +173,13 @@ def _raised(result: CallResult) -> Fault:
             "the first call of a configuration must already launch every kernel"
         )
         return Fault(Verdict.RUNTIME_ERROR, reason)
-    if result.error == "MemoryError" or NO_MEMORY.search(text):
-        return Fault(Verdict.OUT_OF_MEMORY, f"the kernel asked for more memory than it may have: {first_line(text)}")
+    if result.error == "MemoryError" or _NO_MEMORY.search(text):
+        return failure(
+            text, f"the kernel asked for more memory than it may have: {first_line(text)}", Verdict.OUT_OF_MEMORY
+        )
     if result.error == "TypeError" and "incompatible function arguments" in text:
         return Fault(Verdict.REJECTED, f"the function does not take the arguments of the task: {_signature(text)}")
-    return Fault(
-        Verdict.RUNTIME_ERROR, f"the kernel raised {first_line(result.error, 100) or 'an error'}: {first_line(text)}"
-    )
+    return failure(text, f"the kernel raised {first_line(result.error, 100) or 'an error'}: {first_line(text)}")
 
 
 def _signature(text: str) -> str:
