@@ -827,6 +827,22 @@ def test_a_call_whose_results_were_sampled_late_is_repeated_and_then_charged() -
     assert replay.call("candidate0", 0, 3, 0, compared=True).sampled_us == 400.0
 
 
+def test_a_call_that_is_repeated_because_its_results_came_late_counts_if_it_was_longer() -> None:
+    """Device code could delay the copies after its slow calls alone."""
+    replay = replay_of(executor=FakeActor({**ANSWER, "call_us": 9.0}, {**ANSWER, "call_us": 5.0}, ANSWER))
+    referee: Any = replay.referee
+    referee.sampled_us = 400.0
+    asked = referee.link.send
+
+    def told(do: str, **details: Any) -> None:
+        referee.sampled_us = 400.0 if len(referee.collected) < 1 else 12.0
+        asked(do, **details)
+
+    referee.link.send = told
+    result = replay.call("candidate0", 0, 3, 0, compared=True)
+    assert (replay.repeated, result.event_us) == (1, 7.0)
+
+
 def test_device_code_cannot_make_empty_calls_long() -> None:
     """What they take is subtracted from calls, so an executor's may take little longer than a baseline's."""
     slow = {**ANSWER, "call_us": 9.0, "behind_us": 99.0}

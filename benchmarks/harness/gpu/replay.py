@@ -371,12 +371,14 @@ class Replay:
     ) -> _Answers:
         """A call whose times are worth something, and what the referee collected: else it is made again.
 
-        On other values, since it has run, and device code remembers; its results must be right if it is `judged`. All
-        of it together has the time of one call that does not end.
+        On other values, since it has run, and device code remembers; its results must be right if it is `judged`. The
+        longest time of calls that were made again only because their results were copied late counts: device code could
+        delay copies after slow calls. All of it together has the time of one call that does not end.
         Raises _Unqueued, Fault.
         """
         theirs, places = _is_candidate(who), self._places(who, config, sets)
         late, seen, blind_us, until_s = 0, 0, list[float](), time.monotonic() + self.timeout_s
+        longest_us = 0.0
         while late < _LATE_TRIES and len(blind_us) < _TRIES and time.monotonic() < until_s:
             if theirs and (late or seen or blind_us):
                 self.draw(config, max(sets) + 1)
@@ -386,9 +388,10 @@ class Replay:
                 return answer, taken
             is_worth = _is_worth(answer)
             seen += is_worth
+            longest_us = max(longest_us, answer["call_us"] if is_worth else 0.0)
             is_sampled = taken["sampled_us"] <= SAMPLED_MAX_US or seen == _SAMPLES or time.monotonic() > until_s
             if is_worth and (is_sampled or not (judged and theirs)):
-                return answer, taken
+                return {**answer, "call_us": longest_us}, taken
             self.repeated += 1
             if judged:
                 self._demand_right(who, config, sets)
