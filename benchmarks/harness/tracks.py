@@ -150,7 +150,10 @@ class Track(ABC):
         raise UsageError(f"nothing is audited on {self.device.name}: its times are measured by the supervisor")
 
     def excuse(self, error: SupervisorError | Fault) -> None:  # noqa: B027 - most devices have no excuse
-        """Raises Fault, NOISY, where something on the machine beside the judging may have caused `error`."""
+        """Raises Fault, NOISY, where something on the machine beside the judging may have caused `error`.
+
+        Raises NotStanding where another judging, without a session that is kept, has to decide.
+        """
 
     def lacked_memory(self, error: Exception) -> bool:
         """Whether `error` says that the device had too little memory."""
@@ -252,7 +255,10 @@ class GpuTrack(Track):
         return host_build_lock("compile", watcher)
 
     def excuse(self, error: SupervisorError | Fault) -> None:
-        """Sessions that wait for other submissions, or one that is kept, may have held memory that was lacking."""
+        """Raises Fault, NOISY, if sessions that wait for other submissions may have held memory that was lacking.
+
+        Raises NotStanding if the session itself is one that is kept.
+        """
         if self._session is not None and self.lacked_memory(error):
             self._session.excuse_lack()
 

@@ -20,10 +20,12 @@ from benchmarks.harness import (
     find_task,
     tracks,
 )
-from benchmarks.harness.errors import ChildSurvived, LacksMemory, RefereeError
+from benchmarks.harness.errors import ChildSurvived, LacksMemory, NotAwake, RefereeError
 from benchmarks.harness.gpu import lack, room, standing
 from benchmarks.harness.gpu.crew import Crew
 from benchmarks.harness.gpu.discovery import Gpu
+from benchmarks.harness.gpu.record import NotReplayable
+from benchmarks.harness.gpu.replay import Replay
 from benchmarks.harness.gpu.room import PLACES, MemoryPlace, demand_room
 from benchmarks.harness.gpu.standing import StandingGpuSession
 from benchmarks.harness.hosts.locks import open_shared, try_lock
@@ -179,6 +181,39 @@ def test_a_session_that_finds_no_memory_for_itself_leaves_the_look_to_another(
     assert report.verdict is Verdict.PASS
     assert "too little GPU memory" in report.environment["judged_alone"]
     assert looks.broken == []
+
+
+def test_a_session_beside_which_a_kernel_lacked_memory_ends(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The judging that decides would find it waiting, and be NOISY because of it."""
+    assert looks.judge(RIGHT).verdict is Verdict.PASS
+
+    def begin(*_: object) -> None:
+        raise NotReplayable("CUDA error: out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Replay, "begin", begin)
+        report = looks.judge(RIGHT)
+    assert report.verdict is Verdict.PASS
+    assert "left too little GPU memory" in report.environment["judged_alone"]
+    assert not kept(looks).stands
+    assert looks.judge(RIGHT).verdict is Verdict.PASS
+    assert kept(looks).visits == 1, "started anew"
+
+
+def test_a_session_that_cannot_start_for_want_of_memory_is_not_tried_again_at_once(
+    looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+
+    def stand(session: StandingGpuSession) -> None:
+        started.append("kept")
+        session.is_alone = True
+        raise NotAwake("the process baseline0 did not start: CUDA error: out of memory")
+
+    monkeypatch.setattr(StandingGpuSession, "_stand", stand)
+    for _ in range(2):
+        assert looks.judge(RIGHT).verdict is Verdict.PASS
+    assert started == ["kept"]
 
 
 def test_nobody_ends_a_session_while_a_kernel_is_looked_at(looks: Looks) -> None:

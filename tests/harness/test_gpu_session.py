@@ -24,6 +24,7 @@ from benchmarks.harness.gpu.crew import STANDBY, Crew, Standby
 from benchmarks.harness.gpu.discovery import Gpu
 from benchmarks.harness.gpu.lack import is_crowded, lack_is_told
 from benchmarks.harness.gpu.record import NotReplayable
+from benchmarks.harness.gpu.recording import not_replayable
 from benchmarks.harness.gpu.replay import Captured, Replay
 from benchmarks.harness.gpu.session import GpuSession
 from benchmarks.harness.gpu.word_times import Lateness
@@ -358,6 +359,18 @@ def test_memory_that_is_lacking_when_the_submission_is_gone_is_not_held_by_it() 
             raise RefereeError("CUDA out of memory")
 
 
+def test_a_failure_of_ours_before_a_large_task_is_judged_is_not_the_submissions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A baseline may find no memory for one plan, take another one, and fail for a reason of its own."""
+    monkeypatch.setattr(GpuSession, "_lacked", lambda _: 1)
+    session = object.__new__(GpuSession)
+    session.is_alone, session._has_loaded, session._lacked_before = True, False, 0
+    session._needs = "a judging of it takes at least 99.0 GB"
+    with pytest.raises(LacksMemory), session._memory():
+        raise RefereeError("it lost its way")
+
+
 @pytest.mark.parametrize("request_name", ["fill", "stage"])
 def test_memory_that_is_lacking_in_a_burst_is_held_by_the_submission(request_name: str) -> None:
     """An executor holds memory as well: its kernels may need a large stack for each thread of the GPU."""
@@ -502,15 +515,16 @@ def test_marks_of_files_are_few(tmp_path: Path) -> None:
     assert len({lack.mark_of(tmp_path / str(number)) for number in range(9999)}) == 256
 
 
-@pytest.mark.parametrize(("why", "times"), [("b=1: CUDA error: out of memory", 1), ("b=1: it allocates", 0)])
+@pytest.mark.parametrize(("why", "times"), [("CUDA error: out of memory", 1), ("it allocates", 0)])
+@pytest.mark.parametrize("is_hidden", [False, True])
 def test_calls_that_cannot_be_recorded_for_want_of_memory_are_recorded_again(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch, why: str, times: int
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, why: str, times: int, *, is_hidden: bool
 ) -> None:
-    """Else sessions that wait would decide how a kernel is timed."""
+    """Else sessions that wait would decide how a kernel is timed. Of a hidden configuration the reason is not shown."""
     asked: list[str] = []
 
-    def begin(*_: Any) -> None:
-        raise NotReplayable(why)
+    def begin(replay: Replay, *_: Any) -> None:
+        raise not_replayable(next(item for item in replay.configs if item.hidden is is_hidden), why)
 
     monkeypatch.setattr(Replay, "begin", begin)
     monkeypatch.setattr(GpuSession, "excuse_lack", lambda own: asked.append(own.not_replayed))

@@ -3,7 +3,8 @@
 Sessions that wait hold memory which a judging may need. If memory is lacking before the submission is loaded, they are
 ended and the verdict is NOISY; for an hour, judgings of that task on any GPU of this machine have such sessions ended
 before they start, and no session is kept for the task. If memory is lacking later, the submission may have taken it, or
-may only say so. Then the verdict is NOISY as well, but only the next judging of the same file has these sessions ended.
+may only say so. Then the verdict is NOISY as well, but for an hour only judgings of the same file (and of the few files
+that share its mark) have such sessions ended: a submission ends none in its first judging, and marks no task.
 What still lacks memory then is the submission's fault if the judging works without it. Not covered: how much memory a
 judging takes (`capacity.py`).
 """
@@ -48,7 +49,7 @@ def is_crowded(name: str) -> bool:
 
 
 def note_crowded(name: str) -> None:
-    """For a while judgings with this mark end the sessions that others keep, and none is kept for them."""
+    """For an hour judgings with this mark end the sessions that others keep; if it is a task, none is kept for it."""
     with _mark(name) as file:
         os.pwrite(file, b"1", 0)
 
@@ -77,7 +78,7 @@ def end_waiting(gpu: Gpu, task: str, *, somebody_waited: bool) -> None:
 def next_time_alone(binary: Path) -> Fault:
     """NOISY: the next judging of this file ends the sessions that wait.
 
-    This judging ends none. A submission may claim a lack of memory, and would end the sessions of others.
+    This judging ends none, since a submission may claim a lack of memory.
     """
     note_crowded(mark_of(binary))
     return Fault(Verdict.NOISY, f"{_HELD}; they will end before it is judged again")

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from ..measuring.faults import may_lack_gpu_memory
+
 RECORD_MAX_CHARACTERS = 16 << 20  # of one configuration
 NODES_MAX, EDGES_MAX = 400, 1600  # of one call: what the queue of a stream holds, and what is queued in time
 ALL_PARAMETERS_MAX_BYTES = 2 << 20  # of one call or burst: with six times as much the queue was full
@@ -31,7 +33,14 @@ _EARLY = 1  # the type of an edge; from port 1 of a kernel, when all its blocks 
 
 
 class NotReplayable(Exception):
-    """The calls cannot be launched by another process; the text says why and names the node."""
+    """The calls cannot be launched by another process; the text says why and names the node.
+
+    `because` tells more than may be shown. With `lacks_gpu_memory` the reason may be too little memory on the GPU.
+    """
+
+    def __init__(self, why: str, *, because: str = "") -> None:
+        super().__init__(why)
+        self.lacks_gpu_memory = may_lack_gpu_memory(because or why)
 
 
 @dataclass(frozen=True)

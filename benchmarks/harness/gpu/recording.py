@@ -108,8 +108,9 @@ def not_replayable(config: Config | None, why: str) -> NotReplayable:
     Nor of all together (None), when it has met the hidden ones.
     """
     if config is None:
-        return NotReplayable("it does not hand over its device code")
-    return NotReplayable(f"{_shown(config)}: {'it cannot be replayed there' if config.hidden else why}")
+        return NotReplayable("it does not hand over its device code", because=why)
+    told = "it cannot be replayed there" if config.hidden else why
+    return NotReplayable(f"{_shown(config)}: {told}", because=why)
 
 
 def _shown(config: Config) -> str:

@@ -84,7 +84,8 @@ def _lock(file: int, until_s: float, how: int = fcntl.LOCK_EX) -> bool:
     while not try_lock(file, how):
         waits = True
         if time.monotonic() > until_s:
-            raise SupervisorError("a session that waits for submissions does not release the GPU's memory")
+            told = "a session that waits for submissions, or another judging that needs it, does not release it"
+            raise SupervisorError(f"the GPU's memory cannot be had: {told}")
         time.sleep(_LOOK_EVERY_S / 8)
     return waits
 

@@ -224,7 +224,7 @@ class GpuSession(Session[Actor]):
             replay.begin(shared, self.fill, self.setting.binary)
         except NotReplayable as error:
             self.replay, self.not_replayed = None, str(error)
-            if may_lack_gpu_memory(str(error)):
+            if error.lacks_gpu_memory:
                 self.excuse_lack()
             for candidate in crew.candidates:
                 candidate.child.resume()
@@ -411,7 +411,8 @@ class GpuSession(Session[Actor]):
             with lack_is_told(self._needs, lambda: self._lacked() > self._lacked_before):
                 yield
         except LacksMemory as error:
-            if self.is_alone and self._needs and not self._has_loaded:  # the task alone is too large
+            is_too_large = may_lack_gpu_memory(str(error.__cause__))  # the task alone, and no other failure
+            if self.is_alone and self._needs and not self._has_loaded and is_too_large:
                 raise Fault(Verdict.OUT_OF_MEMORY, str(error), lacks_gpu_memory=True) from error
             raise
 

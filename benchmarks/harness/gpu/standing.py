@@ -189,7 +189,10 @@ class StandingGpuSession(GpuSession):
         raise NotStanding("there was too little GPU memory for the baselines of a session that is kept")
 
     def excuse_lack(self) -> None:
-        """Leaves it to a judging that is not beside a session that is kept. Raises NotStanding."""
+        """Leaves it to a judging without a session that is kept, so this one ends. Raises NotStanding."""
+        if self.is_alone:
+            self._make_room_for_baselines()
+        self.stands = False  # leaving it ends it
         raise NotStanding("a kept session left too little GPU memory")
 
     def _serve_one(self) -> None:
@@ -238,7 +241,7 @@ def _is_harmless(error: object) -> bool:
     if isinstance(error, Stuck):
         return False
     if isinstance(error, Fault):
-        return error.verdict not in (Verdict.TAMPERING, Verdict.OUT_OF_MEMORY)
+        return not error.lacks_gpu_memory and error.verdict not in (Verdict.TAMPERING, Verdict.OUT_OF_MEMORY)
     return isinstance(error, Cancelled | NotStanding)
 
 

@@ -7,7 +7,7 @@ folders, and what is taken from them (`crew.py`).
 from typing import Any
 
 from ..measuring.contestants import Actor
-from ..measuring.faults import Fault, failure, first_line, load_fault, slow_load
+from ..measuring.faults import Fault, failure, first_line, load_fault, may_lack_gpu_memory, slow_load
 from ..protocol import ProtocolError
 from ..report import Verdict
 from ..sandbox.outbox import NotTaken, TooMuch
@@ -63,7 +63,8 @@ def _last_words(actor: Actor) -> str:
 
 
 def package_failed(why: str) -> Fault:
-    return Fault(Verdict.INTERNAL_ERROR, f"a package that it uses fails on this worker: {why}")
+    reason = f"a package that it uses fails on this worker: {why}"
+    return Fault(Verdict.INTERNAL_ERROR, reason, lacks_gpu_memory=may_lack_gpu_memory(why))
 
 
 def call_failed(text: str) -> Fault:
