@@ -8,13 +8,15 @@ from typing import Any
 
 from django import forms
 
-from benchmarks.harness import CPU
+from benchmarks.catalogue.folders import shown_spec
+from benchmarks.harness import CPU, shipped_kernel
 from benchmarks.models import DeviceKind, TaskVersion
 from benchmarks.submissions.languages import languages_of
 
 from .evolve.budget import Caps
 from .evolve.config import ConfigError, RunConfig
-from .evolve.templates import find_template
+from .evolve.proposers import CONSTANTS
+from .evolve.templates import constants_of, find_template
 from .proposals import BY_NAME, EXTERNAL, Choice, User, choices_for, verifiers_for
 from .selectors import judges_of
 from .states import RunStatus
@@ -108,7 +110,7 @@ class RunForm(BudgetForm):
     def clean(self) -> dict[str, Any]:
         data = super().clean()
         if not self.errors:
-            self._check_template(BY_NAME[data["proposer"]])
+            self._check_start(BY_NAME[data["proposer"]])
         if not self.errors:
             self._make_config()
         return data
@@ -119,11 +121,20 @@ class RunForm(BudgetForm):
         chosen: str = self.cleaned_data.get("language") or known[0]
         return chosen if chosen in known else known[0]
 
-    def _check_template(self, choice: Choice) -> None:
+    def _check_start(self, choice: Choice) -> None:
+        """What a search begins with must be there: a template, or a kernel with constants."""
         if choice.paid or choice.outside:
             return
-        if find_template(self.version.task.name, self._language()) is None:
-            self.add_error("proposer", f"There is no template for {self.version.task.name} in {self._language()} yet.")
+        place = f"{self.version.task.name} in {self._language()}"
+        if choice.name == CONSTANTS:
+            if not constants_of(self._kernel()):
+                self.add_error("proposer", f"There is no example kernel with named constants for {place}.")
+        elif find_template(self.version.task.name, self._language()) is None:
+            self.add_error("proposer", f"There is no template for {place} yet.")
+
+    def _kernel(self) -> str:
+        """The example kernel of the task in the chosen language; empty where none comes with it."""
+        return shipped_kernel(shown_spec(self.version), self._language()) or ""
 
     def _concurrency(self, choice: Choice) -> int:
         """A processor that builds does not judge: one more than are judged is enough there, unless a model thinks."""
@@ -144,6 +155,7 @@ class RunForm(BudgetForm):
                 language=self._language(),
                 device_kind=data["device"],
                 proposer=data["proposer"],
+                options={"kernel": self._kernel()} if data["proposer"] == CONSTANTS else {},
                 seed=self.seed_or_drawn(),
                 caps=self.caps(),
                 target=data.get("target"),

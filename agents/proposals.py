@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 
+from .evolve.proposers import CONSTANTS
+
 EXTERNAL, CRITIC = "external", "critic"
 User = AbstractBaseUser | AnonymousUser
 
@@ -45,6 +47,11 @@ CHOICES = (
     ),
     Choice("anneal", "Templates, annealed", "The same templates with simulated annealing, for comparison."),
     Choice("random", "Templates at random", "The same templates with random settings, for comparison."),
+    Choice(
+        CONSTANTS,
+        "Constants, tuned",
+        "No language model: the search tunes the numbers that the task's example kernel names.",
+    ),
     Choice("anthropic", "Language models", "Claude models propose whole kernels and edits.", paid=True),
     Choice(
         "anthropic-agent",

@@ -27,6 +27,7 @@ from benchmarks.harness import (
     devices_here,
     find_task,
     keep_ready,
+    shipped_kernel,
 )
 
 from .budget import Caps
@@ -36,7 +37,7 @@ from .llm.prices import load_prices
 from .local import LocalEvaluator
 from .logs import JsonlLog, LogError
 from .loop import DriveWish, RunOutcome, create, drive
-from .proposers import NAMES, find_proposer
+from .proposers import CONSTANTS, NAMES, find_proposer
 from .state import RunState
 from .texts import sentence
 from .verifiers import find_verifiers, opened_verifiers
@@ -107,6 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--audit-fraction", type=_amount, default=0.05, help="share of the rejected candidates that is judged anyway")
     add("--roofline-fraction", type=float, default=None, help="stop at this fraction of the roofline")
     add("--options", type=json.loads, default={}, help="settings of the proposer, a JSON object")
+    add("--kernel", type=Path, default=None, help="whose constants are tuned; by default the one that comes with TASK")
     add("--log", type=Path, default=None, help="folder of the log; by default a new one below the data folder")
     add("--resume", action="store_true", help="continue the run in --log")
     add("--quick", action="store_true", help="quick judgings: an estimate, not a ranking")
@@ -143,9 +145,10 @@ def _begin(log: JsonlLog, options: argparse.Namespace) -> None:
     caps = Caps.from_json(chosen) if chosen else RunConfig(task="").caps
     place = _device(options.device, RunConfig(task="", language=options.language))
     taken = ("task", "language", "proposer", "seed", "generation_size", "concurrency", "islands")
-    stops = ("audit_fraction", "plateau", "curriculum", "target", "roofline_fraction", "options")
+    stops = ("audit_fraction", "plateau", "curriculum", "target", "roofline_fraction")
     config = RunConfig(
         **{name: getattr(options, name) for name in (*taken, *stops)},
+        options={**options.options, **_kernel(options)},
         caps=caps,
         device_kind=place.kind,
         verifiers=tuple(name for name in options.verifiers.split(",") if name),
@@ -154,6 +157,20 @@ def _begin(log: JsonlLog, options: argparse.Namespace) -> None:
     proposer = find_proposer(config, plug_ins)
     find_verifiers(config, plug_ins)
     create(log, config, load_prices(plug_ins["prices"]).to_json() if proposer.needs_key else {})
+
+
+def _kernel(options: argparse.Namespace) -> dict[str, str]:
+    """The option `kernel` of the proposer that tunes one. Raises ConfigError, UsageError where there is none."""
+    if options.proposer != CONSTANTS or "kernel" in options.options:
+        return {}
+    try:
+        text = options.kernel.read_text() if options.kernel else None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{options.kernel} cannot be read: {error}") from error
+    text = text or shipped_kernel(find_task(default_suites(), options.task), options.language)
+    if text is None:
+        raise ConfigError(f"{options.task} comes without a kernel in {options.language}: name one with --kernel")
+    return {"kernel": text}
 
 
 def _device(name: str | None, config: RunConfig) -> Device:

@@ -64,6 +64,7 @@ from .shelf import Shelf
 from .source import CancelCheck, Paths, Source, Step, Watcher, never_cancelled
 from .stages import audit, judge, remove_scratch
 from .tasks.expressions import arithmetic
+from .tasks.shipped import shipped_kernel
 from .tasks.spec import (
     Argument,
     Config,
@@ -197,6 +198,7 @@ __all__ = [
     "room_with_gpu",
     "seccomp_supported",
     "self_test",
+    "shipped_kernel",
     "sol_score",
     "source_key",
     "spawn",

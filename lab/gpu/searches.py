@@ -47,6 +47,7 @@ from benchmarks.harness import (
     keep_ready,
     prepare_side_by_side,
     prepare_task,
+    shipped_kernel,
 )
 from lab.gpu.search_curves import account, compared, table, winner_of
 
@@ -90,6 +91,7 @@ class Lever:
     options: Mapping[str, Any]
     curriculum: int | None = None
     warm: bool = False
+    proposer: str = "template-evo"
 
 
 # On a GPU times vary little, so whatever is slower than the best in all of its interval is dropped. Of the rest of a
@@ -101,6 +103,7 @@ LEVERS = {
     "doubt": Lever("static,compile,screen", {}),  # as it is by default: two configurations, and 5 % in doubt
     "curriculum": Lever("static,compile,screen", _SURE, curriculum=2, warm=True),
     "none": Lever("static,compile", {}),
+    "constants": Lever("static,compile,screen", _SURE, proposer="constants"),
 }
 
 
@@ -133,9 +136,8 @@ class GpuSearches:
         return {name: find_task(default_suites(), name) for name in self.options.tasks}
 
     def shipped(self, name: str) -> Source:
-        ending = "cuda.cu" if self.options.language == "cuda" else "cpu.cpp"
-        folder = self.tasks[name].folder / "kernels"
-        return Source((folder / f"{name.split('/')[1]}_{ending}").read_text(), self.options.language)
+        language = self.options.language
+        return Source(shipped_kernel(self.tasks[name], language) or "", language)
 
 
 def main() -> int:
@@ -279,7 +281,16 @@ def arguments_of(sitting: GpuSearches, name: str, lever: str, folder: Path) -> l
         extra["memory"] = memory
     size = str(options.generation_size)
     arguments = [sys.executable, "-m", "agents.evolve", name, "--log", str(folder), "--verifiers", chosen.verifiers]
-    arguments += ["--language", options.language, "--device", options.device, "--seed", str(options.seed)]
+    arguments += [
+        "--proposer",
+        chosen.proposer,
+        "--language",
+        options.language,
+        "--device",
+        options.device,
+        "--seed",
+        str(options.seed),
+    ]
     arguments += ["--wall-s", str(options.seconds), "--generation-size", size, "--concurrency", size]
     arguments += ["--audit-fraction", str(options.audit_fraction), "--options", json.dumps(extra)]
     return [*arguments, *(["--curriculum", str(chosen.curriculum)] if chosen.curriculum else [])]

@@ -10,10 +10,13 @@ from django.contrib.auth import get_user_model
 from django.core.cache import caches
 from django.test import Client
 
+from agents import forms
 from agents.evolve.verifiers.matrix import emulator_on_cuda
 from agents.models import Run
 from agents.states import RunStatus, Wish
 from agents.views import comparisons
+from benchmarks.catalogue.folders import shown_spec
+from benchmarks.harness import shipped_kernel
 from benchmarks.models import Notification, Submission
 from benchmarks.moderation import decisions
 from benchmarks.states import Moderation, Switch
@@ -84,6 +87,23 @@ def test_a_form_starts_a_run_that_its_browser_may_steer(visitor: Client) -> None
     assert (run.state, run.seed, run.caps, run.method.slug) == ("waiting", 7, {"judgings": 5}, "agent-template-evo")
     assert "Pause" in visitor.get(run.get_absolute_url()).content.decode()
     assert "Pause" not in Client().get(run.get_absolute_url()).content.decode()
+
+
+def test_the_constants_of_the_example_kernel_can_be_tuned(visitor: Client) -> None:
+    page = visitor.get(NEW).content.decode()
+    assert "Constants, tuned" in page
+    visitor.post(NEW, {**FORM, "proposer": "constants"})
+    run = Run.objects.get()
+    task = shown_spec(run.task_version)
+    assert run.config["options"] == {"kernel": shipped_kernel(task, "cpp")}
+    assert "the numbers that a kernel names" in visitor.get(run.get_absolute_url()).content.decode()
+
+
+def test_a_task_without_an_example_kernel_has_no_constants_to_tune(visitor: Client, monkeypatch: Any) -> None:
+    monkeypatch.setattr(forms, "shipped_kernel", lambda _task, _language: None)
+    response = visitor.post(NEW, {**FORM, "proposer": "constants"})
+    assert response.status_code == 422
+    assert "There is no example kernel with named constants for " in response.content.decode()
 
 
 def test_on_a_processor_a_run_has_as_many_judged_at_once_as_judges_are_there(visitor: Client) -> None:

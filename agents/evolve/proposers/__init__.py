@@ -11,10 +11,12 @@ from typing import Any, cast
 from ..config import ConfigError, RunConfig
 from ..model import Proposer
 
+CONSTANTS = "constants"  # needs the option `kernel`
 _PLACES = {
     "template-evo": ("template_evo", "TemplateEvo"),
     "random": ("template_evo", "TemplateRandom"),
     "anneal": ("template_evo", "TemplateAnneal"),
+    CONSTANTS: ("constants", "Constants"),
     "anthropic": ("anthropic", "Anthropic"),
     "anthropic-agent": ("anthropic_agent", "AnthropicAgent"),
     "hybrid": ("hybrid", "Hybrid"),

@@ -36,6 +36,7 @@ BY_SHAPE_GAIN = 1.02  # over the best kernel, by what was judged of its two sett
 _SAID = {
     "translate": "The plain kernel: one result at a time.",
     "guess": "The best guess before any measurement",
+    "start": "The kernel as it is",
     "warm": "A setting that won on a related task",
     "random": "Drawn at random",
     "step": "One gene moved by one step",
@@ -63,8 +64,12 @@ class TemplateEvo:
     def bound(self, _request: ProposalRequest) -> Cost:
         return Cost()
 
+    def template(self, request: ProposalRequest) -> Template | None:
+        """The one to search over; None where none serves the task in this language."""
+        return find_template(request.task.name, request.language)
+
     async def propose(self, request: ProposalRequest, _meter: Meter, _live: Live) -> Proposal | NoProposal:
-        template = find_template(request.task.name, request.language)
+        template = self.template(request)
         if template is None:
             text = f"no template serves {request.task.name} in {request.language}"
             return NoProposal("template_error", text, exhausted=True)
@@ -119,7 +124,8 @@ def next_move(
     """
     known = {template.space.key(trial.genome) for trial in trials}
     plain = [] if any(trial.fitness for trial in trials) else [("translate", template.naive)]
-    first = [("guess", template.default), *plain, *(("warm", genome) for genome in won)]
+    guess = "guess" if template.default != template.naive else "start"
+    first = [(guess, template.default), *plain, *(("warm", genome) for genome in won)]
     for operator, genome in first:
         if template.space.key(genome) not in known:
             return Move(genome, operator)
@@ -171,7 +177,7 @@ def _proposal(template: Template, request: ProposalRequest, move: Move) -> Propo
     proposal = Proposal(
         source=template.render(move.genome, request.task),
         language=template.language,
-        name=f"{template.name} {_tag(template, move.genome)}",
+        name=f"{template.name} {_tag(template, move.genome)}".rstrip(),
         thought=thought(template, move),
         params=dict(move.genome),
         template=template.name,

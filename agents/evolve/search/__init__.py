@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from ..rng import Rng
 from ..templates.base import Space
 from .annealing import anneal
+from .around import around
 from .forecasting import forecasting
 from .genetic import genetic
 from .moves import Move, Trial
@@ -23,6 +24,7 @@ __all__ = [
     "Search",
     "Trial",
     "anneal",
+    "around",
     "forecasting",
     "genetic",
     "load_recording",

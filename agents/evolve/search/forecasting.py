@@ -41,9 +41,10 @@ def forecasting(space: Space, trials: Sequence[Trial], rng: Rng) -> Move | None:
 
 def expected_gain(found: Forecast, best: float) -> Array:
     """By how much each genome is expected to be better than the best, where it is."""
-    ahead = (found.mean - best) / found.deviation
+    deviation = np.maximum(found.deviation, 1e-12)  # zero where all trials were alike
+    ahead = (found.mean - best) / deviation
     density = np.exp(-0.5 * ahead**2) / math.sqrt(2 * math.pi)
-    gain: Array = found.deviation * (ahead * 0.5 * (1 + _erf(ahead / math.sqrt(2))) + density)
+    gain: Array = deviation * (ahead * 0.5 * (1 + _erf(ahead / math.sqrt(2))) + density)
     return gain
 
 

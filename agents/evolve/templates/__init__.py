@@ -5,6 +5,7 @@ Every template is real code in `cpp/` or `cuda/`; `base.py` says what one is. No
 
 from . import cpp, cuda
 from .base import Constraint, Gene, Genome, Space, Template, Value, describe, difference
+from .constants import constants_of, template_of_constants
 
 __all__ = [
     "TEMPLATES",
@@ -14,9 +15,11 @@ __all__ = [
     "Space",
     "Template",
     "Value",
+    "constants_of",
     "describe",
     "difference",
     "find_template",
+    "template_of_constants",
 ]
 
 TEMPLATES: tuple[Template, ...] = (*cpp.TEMPLATES, *cuda.TEMPLATES)
