@@ -16,8 +16,10 @@ from django.utils import timezone
 from .extensions import extensions
 from .harness import CPU
 from .states import (
+    BOUNDS,
     FINISHED,
     RUNNING,
+    TIMINGS,
     ActionKind,
     ContestState,
     EvaluationReason,
@@ -61,6 +63,20 @@ def teams_of_member(user: Any) -> models.QuerySet[Any]:
     """The keys of the teams that an account is a member of, invitations left out."""
     rows: models.QuerySet[Any] = user.team_memberships.filter(state=MembershipState.MEMBER)
     return rows.order_by().values("team")
+
+
+def counted(evaluation: str = "") -> Case:
+    """The figure by which a row is ranked: its score or, where its time is only bounded, the lower end of its interval.
+
+    `evaluation` leads from the row to the judging, with `__` at its end.
+    """
+    return Case(When(**{f"{evaluation}timing_trust__in": BOUNDS}, then=F("score_lo")), default=F("score"))
+
+
+def best_known_first(evaluation: str = "evaluation__") -> Case:
+    """A place by how well a time is known; on a processor all have the same."""
+    places = (When(**{f"{evaluation}timing_trust": trust}, then=place) for place, trust in enumerate(TIMINGS))
+    return Case(*places, default=0)
 
 
 class TaskQuerySet(models.QuerySet[Any]):
@@ -286,6 +302,10 @@ class StandingQuerySet(models.QuerySet[Any]):
         return self.filter(
             evaluation__submission__visibility=Visibility.PUBLIC, evaluation__submission__moderation=Moderation.OK
         )
+
+    def as_listed(self) -> Self:
+        """In the order of a board: by rank, then as well as the times are known, then by age."""
+        return self.order_by("rank", best_known_first(), "verified_at", "pk")
 
     def with_context(self) -> Self:
         return self.select_related(

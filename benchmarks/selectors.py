@@ -128,10 +128,10 @@ def _annotated(device: str) -> QuerySet[Any]:
 
 def _of_leader(device: str, column: str) -> Subquery:
     """Of the standing that leads on the board of a task."""
-    return Subquery(_ranked(device).order_by("rank", "verified_at", "pk").values(column)[:1])
+    return Subquery(_ranked(device).filter(rank=1).as_listed().values(column)[:1])
 
 
-def _ranked(device: str) -> QuerySet[Standing]:
+def _ranked(device: str) -> Any:
     """Standings of a task by their ranks alone, which an index holds: what may not be listed is off its board."""
     boards = _of_active_boards(device)
     return Standing.objects.filter(rank__isnull=False, task_version__task=OuterRef("pk"), **boards)
@@ -236,7 +236,7 @@ def baselines_by_config(version: TaskVersion) -> dict[tuple[str, str, str], Base
 
 
 def top_entries(version: TaskVersion, device: str, limit: int = 5) -> list[Standing]:
-    ordered = visible_standings(device).filter(task_version=version).order_by("rank", "verified_at", "pk")
+    ordered = visible_standings(device).filter(task_version=version).as_listed()
     return list(ordered.with_context()[:limit])
 
 

@@ -12,7 +12,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from . import quotas
-from .boards.reviews import AUDITS, BOUNDED
+from .boards.reviews import AUDITS
 from .harness import CPU, Source, Verdict, source_key
 from .judgings.moves import tell
 from .judgings.queue import wake_check, wake_compile, wake_judge, wake_profile
@@ -31,6 +31,7 @@ from .models import (
 )
 from .selectors import find_device_kind
 from .states import (
+    BOUNDED,
     FINISHED,
     CheckState,
     EvaluationReason,

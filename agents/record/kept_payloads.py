@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
+from benchmarks.boards.ranking import is_bound
 from benchmarks.harness import Verdict, weight_of_key
 from benchmarks.recorded.bundles import (
     ROUNDED,
@@ -170,7 +171,7 @@ class ResultPayload(KeptPayload):
             for item in configs
             if item.speedup is not None and item.ci95
         ]
-        demand_score_of(self.score, self.ci95, timed, ROUNDED)
+        demand_score_of(self.score, self.ci95, timed, ROUNDED, bound=is_bound(self.timing_trust or ""))
         if any(other is not None and self.score > other * ROUNDED for other in (self.vs_eager, self.vs_compile)):
             raise ValueError("the score over the stronger baseline is larger than the one over one of the baselines")
         return self

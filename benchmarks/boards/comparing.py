@@ -11,19 +11,27 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .ranking import NORMAL_95, SpeedupEstimate
+from .ranking import NORMAL_95, SpeedupEstimate, what_counts
 
 FAST_AT = (0.0, 1.0, 1.5, 2.0, 3.0)  # the p of the columns of an overall board
 
 
 class Mark(NamedTuple):
-    """The best ranked entry of a method on one task; `rank` is its place on the board of that task."""
+    """The best ranked entry of a method on one task; `rank` is its place on the board of that task.
+
+    `trust` says how its time is known.
+    """
 
     score: float
     lo: float
     hi: float
     rank: int
     evaluation: int
+    trust: str = ""
+
+    @property
+    def counts(self) -> float:
+        return what_counts(self.score, self.lo, self.trust)
 
 
 Marks = Mapping[int, Mark]  # by task
@@ -69,7 +77,8 @@ def curve(marks: Iterable[Mark], total: int) -> list[tuple[float, float]]:
 def fast_over(marks: Iterable[Mark], total: int) -> list[tuple[float, Share]]:
     """`fast` at p = 0 and at every score, in one pass: (p, share), p ascending."""
     known = list(marks)
-    score, lo, hi = (sorted(mark[part] for mark in known) for part in range(3))
+    score = sorted(mark.score for mark in known)
+    lo, hi = sorted(mark.lo for mark in known), sorted(mark.hi for mark in known)
 
     def share(p: float) -> Share:
         return Share(_above(score, p), _above(lo, p), _above(hi, p), total)
@@ -102,11 +111,11 @@ def mean_over(marks: Marks, tasks: Collection[int]) -> SpeedupEstimate | None:
 
 
 def best_of(everybody: Iterable[Marks]) -> dict[int, Mark]:
-    """The best mark on each task, of any method."""
+    """The best mark on each task, of any method, by what counts."""
     best: dict[int, Mark] = {}
     for marks in everybody:
         for task, mark in marks.items():
-            if task not in best or mark.score > best[task].score:
+            if task not in best or mark.counts > best[task].counts:
                 best[task] = mark
     return best
 

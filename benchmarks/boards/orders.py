@@ -11,9 +11,9 @@ from django.db.models.functions import Ln, Lower
 
 from ..harness import CPU
 from ..models import ConfigResult
+from ..querysets import best_known_first
 from .accuracy import largest_share
 
-TIMINGS = ("replayed", "audited", "bounded")  # how a time on a GPU is known, what is shown first in front
 BY_RANK = "rank"
 
 
@@ -33,7 +33,7 @@ def _known(device_class: str) -> list[Case]:
     """How well a time is known; on a processor all are known alike, and no entry's evaluation is looked up for it."""
     if device_class == CPU:
         return []
-    return [Case(*(When(evaluation__timing_trust=word, then=place) for place, word in enumerate(TIMINGS)), default=0)]
+    return [best_known_first()]
 
 
 def _of_configs(value: Any, **needed: Any) -> Any:

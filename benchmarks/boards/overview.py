@@ -22,7 +22,7 @@ from django.utils import timezone
 from ..extensions import Scope, SearchCost, costs_of
 from ..harness import Verdict
 from ..models import DeviceKind, Evaluation, Method, RuleSet, Standing, Suite, Task, TaskVersion
-from ..querysets import StandingQuerySet
+from ..querysets import StandingQuerySet, counted
 from ..selectors import active_ruleset
 from ..states import REQUESTS, Moderation, State, TaskVersionStatus, Visibility
 from .comparing import FAST_AT, Mark, MethodFigures, best_of, common, figures
@@ -151,12 +151,13 @@ def _best(rows: StandingQuerySet, versions: Mapping[int, int]) -> dict[int, dict
     place = Window(
         RowNumber(),
         partition_by=["evaluation__submission__method", "task_version"],
-        order_by=[F("score").desc(), F("verified_at"), F("pk")],
+        order_by=[counted("evaluation__").desc(), F("verified_at"), F("pk")],
     )
     first = rows.ranked().listable().order_by().annotate(place=place).filter(place=1)
     best: dict[int, dict[int, Mark]] = defaultdict(dict)
     for method, version, *mark in first.values_list(
-        *("evaluation__submission__method", "task_version"), *("score", "score_lo", "score_hi", "rank", "evaluation")
+        *("evaluation__submission__method", "task_version"),
+        *("score", "score_lo", "score_hi", "rank", "evaluation", "evaluation__timing_trust"),
     ):
         if version in versions:
             best[method][versions[version]] = Mark(*mark)
@@ -239,7 +240,7 @@ class Cell:
     state: CellState
     mark: Mark | None = None
     code: uuid.UUID | None = None  # of the evaluation
-    leads: bool = False  # nobody of those compared has a better score on the task
+    leads: bool = False  # nobody of those compared has more that counts on the task
 
 
 @dataclass(frozen=True)
@@ -264,14 +265,14 @@ def matrix(comparison: Comparison, tasks: Sequence[Task]) -> list[TaskLine]:
 
 def _cells(comparison: Comparison, task: Task, codes: Mapping[int, uuid.UUID]) -> list[Cell]:
     field = comparison.field
-    best = max((row.marks[task.pk].score for row in comparison.rows if task.pk in row.marks), default=None)
+    best = max((row.marks[task.pk].counts for row in comparison.rows if task.pk in row.marks), default=None)
     cells = []
     for row in comparison.rows:
         mark = row.marks.get(task.pk)
         if mark is not None and mark.evaluation not in codes:
             cells.append(Cell(CellState.NONE))
         elif mark is not None:
-            cells.append(Cell(CellState.SOLVED, mark, codes[mark.evaluation], mark.score == best))
+            cells.append(Cell(CellState.SOLVED, mark, codes[mark.evaluation], mark.counts == best))
         elif task.pk in field.in_review.get(row.method.pk, ()):
             cells.append(Cell(CellState.REVIEW))
         elif task.pk in field.attempted.get(row.method.pk, ()):

@@ -11,68 +11,107 @@ from datetime import datetime
 from statistics import geometric_mean
 from typing import Generic, TypeVar
 
+from ..states import BOUNDS, TIMINGS
+
 Key = TypeVar("Key", bound=Hashable)
 NORMAL_95 = 1.959964  # half the width of a 95 % interval in standard errors
 
 
+def is_bound(trust: str) -> bool:
+    """Whether no more than a bound on the times of a judging is known."""
+    return trust in BOUNDS
+
+
+def what_counts(score: float, lo: float, trust: str) -> float:
+    """The figure by which a score is ranked: of a bound the lower end of its interval.
+
+    The end tells the score with baselines that are launched without gaps, as they are beside a replayed kernel.
+    """
+    return lo if is_bound(trust) else score
+
+
 @dataclass(frozen=True)
 class Entry(Generic[Key]):
-    """One score with its interval on a board."""
+    """One score with its interval on a board. `trust` says how its time is known."""
 
     key: Key
     score: float
     lo: float
     hi: float
     verified_at: datetime
+    trust: str = ""
+
+    @property
+    def counts(self) -> float:
+        return what_counts(self.score, self.lo, self.trust)
 
 
 def rank(entries: Iterable[Entry[Key]]) -> dict[Key, int]:
     """The rank of every entry, in the order in which a board lists them.
 
-    Best score first. A new group starts where an entry's interval is separated from that of the group's FIRST entry
-    (overlap itself is not transitive). A group shares the rank 1 + entries above it; inside, earliest verified first.
+    Best first, by what counts. A new group starts where an entry's interval is separated from that of the group's FIRST
+    entry (overlap itself is not transitive). A group shares the rank 1 + entries above it; inside, what is known best
+    and then what was verified first comes first. A bound joins the best group whose first entry it overlaps, since its
+    interval is wide. It is the first of a group by its lower end alone, so it brings no two separated entries together.
     """
     ranks: dict[Key, int] = {}
     for group in _groups(entries):
         shared = len(ranks) + 1
-        ranks.update((entry.key, shared) for entry in sorted(group, key=lambda entry: entry.verified_at))
+        ranks.update((entry.key, shared) for entry in sorted(group, key=_place_in_group))
     return ranks
+
+
+def _place_in_group(entry: Entry[Key]) -> tuple[int, datetime]:
+    return (TIMINGS.index(entry.trust) if entry.trust in TIMINGS else 0), entry.verified_at
 
 
 def _groups(entries: Iterable[Entry[Key]]) -> list[list[Entry[Key]]]:
     groups: list[list[Entry[Key]]] = []
-    for entry in sorted(entries, key=lambda entry: (-entry.score, entry.verified_at, -entry.lo)):
-        if groups and entry.hi >= groups[-1][0].lo:
-            groups[-1].append(entry)
-        else:
+    for entry in sorted(entries, key=lambda entry: (-entry.counts, entry.verified_at, -entry.lo)):
+        asked = groups if is_bound(entry.trust) else groups[-1:]
+        joined = next((group for group in asked if entry.hi >= group[0].lo), None)
+        if joined is None:
             groups.append([entry])
+        else:
+            joined.append(entry)
     return groups
 
 
 @dataclass(frozen=True)
 class SpeedupEstimate:
-    """A speedup with its 95 % interval."""
+    """A speedup with its 95 % interval. Of a `bound` the lower end also tells what gaps between launches may hide."""
 
     score: float
     lo: float
     hi: float
+    bound: bool = False
+
+    @property
+    def gap(self) -> float:
+        """By how much further the interval of a bound reaches down than up, in logarithms."""
+        return max(0.0, math.log(self.score / self.lo) - math.log(self.hi / self.score)) if self.bound else 0.0
 
 
 def pooled(estimates: Sequence[SpeedupEstimate]) -> SpeedupEstimate:
     """Several judgings of the same code as one: the mean of their logarithms, weighted by how sure each is.
 
-    Where judgings differ by more than their intervals allow, the pooled interval is widened to what they show.
+    Where judgings differ by more than their intervals allow, the pooled interval is widened to what they show. Where
+    all of them are bounds, their gap is no matter of chance: it has no weight, and the largest one is kept. Beside a
+    judging that is none, a bound weighs as little as its whole interval says.
     """
     if len(estimates) == 1:
         return estimates[0]
+    gaps = [item.gap if all(other.bound for other in estimates) else 0.0 for item in estimates]
     logs = [math.log(item.score) for item in estimates]
-    errors = [max(math.log(item.hi / item.lo) / (2 * NORMAL_95), 1e-6) for item in estimates]
+    widths = [math.log(item.hi / item.lo) - gap for item, gap in zip(estimates, gaps, strict=True)]
+    errors = [max(width / (2 * NORMAL_95), 1e-6) for width in widths]
     weights = [1 / error**2 for error in errors]
     mean = math.fsum(weight * log for weight, log in zip(weights, logs, strict=True)) / math.fsum(weights)
     surprise = math.fsum(weight * (log - mean) ** 2 for weight, log in zip(weights, logs, strict=True))
     spread = max(1.0, surprise / (len(estimates) - 1))
     half = NORMAL_95 * math.sqrt(spread / math.fsum(weights))
-    return SpeedupEstimate(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+    low = math.exp(mean - half - max(gaps))
+    return SpeedupEstimate(math.exp(mean), low, math.exp(mean + half), all(item.bound for item in estimates))
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,11 @@ from ..models import (
     ModerationAction,
     Refusal,
 )
-from ..states import ActionKind, EvaluationReason, MethodKind, Moderation
-from .ranking import SpeedupEstimate, pooled
+from ..states import BOUNDED, ActionKind, EvaluationReason, MethodKind, Moderation
+from .ranking import SpeedupEstimate, is_bound, pooled
 
 AUDIT, QUICK = EvaluationReason.AUDIT, EvaluationReason.QUICK
 AUDITS = (EvaluationReason.AUDIT, EvaluationReason.VERIFICATION)
-BOUNDED, AUDITED, REPLAYED = "bounded", "audited", "replayed"  # how a time on a GPU is known, the best last
-TRUSTS = (BOUNDED, AUDITED, REPLAYED)
 
 
 def holder_of(evaluation: Evaluation) -> str:
@@ -184,15 +182,15 @@ def _deleted(table: Any, same_code: list[Evaluation], like: Q) -> QuerySet[Any]:
 
 
 def pooled_estimate(evaluation: Evaluation, same_code: list[Evaluation]) -> SpeedupEstimate:
-    """Deleted judgings count as well, or the unlucky ones would be deleted."""
-    rows: list[Any] = [item for item in same_code if item.score is not None]
+    """Deleted judgings count as well, or the unlucky ones would be deleted; as bounds, where this one is a bound."""
     alike = Q(language__in=(*read_alike(evaluation.submission.language), ""))
     like, owner = alike & _exactly_like(same_code, text="source_sha256"), evaluation.submission.owner_id
     if owner is not None:
         own = [item for item in same_code if item.submission.owner_id == owner]
         like |= Q(owner=owner, source_key__in={item.submission.source_key for item in own} - {""})
-    rows += _deleted(DeletedScore, same_code, like)
-    return pooled([SpeedupEstimate(item.score, item.score_lo, item.score_hi) for item in rows])
+    rows: list[tuple[Any, str]] = [(item, item.timing_trust) for item in same_code if item.score is not None]
+    rows += [(item, evaluation.timing_trust) for item in _deleted(DeletedScore, same_code, like)]
+    return pooled([SpeedupEstimate(item.score, item.score_lo, item.score_hi, is_bound(trust)) for item, trust in rows])
 
 
 def remember(evaluations: Iterable[Evaluation]) -> None:

@@ -17,7 +17,7 @@ from django.db.models.functions import Exp, Ln, Power
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 
-from ..harness import LANGUAGES, Verdict
+from ..harness import CPU, LANGUAGES, Verdict
 from ..models import (
     BaselineResult,
     ConfigResult,
@@ -29,11 +29,12 @@ from ..models import (
     Submission,
     TaskVersion,
 )
+from ..querysets import counted
 from ..selectors import PAGE_ROWS, find_device_kind, page_by_key, page_of_keys, visible_standings
-from ..states import MethodKind, Moderation, TaskVersionStatus, Visibility
+from ..states import TIMINGS, MethodKind, Moderation, TaskVersionStatus, Visibility
 from .accuracy import largest_share
 from .labels import is_ranked
-from .orders import BY_RANK, TIMINGS, in_order
+from .orders import BY_RANK, in_order
 from .reviews import judgings_of_same_code, review_reason
 from .tradeoffs import mean_energy
 
@@ -140,7 +141,7 @@ def is_old(key: BoardKey) -> bool:
 
 
 def leader(key: BoardKey) -> Standing | None:
-    found: Standing | None = _board(key).ranked().with_context().order_by("rank", "verified_at", "pk").first()
+    found: Standing | None = _board(key).ranked().with_context().as_listed().first()
     return found
 
 
@@ -157,9 +158,9 @@ def board_baselines(key: BoardKey) -> list[BaselineResult]:
 def board_records(key: BoardKey) -> list[Evaluation]:
     """The judgings that were the best of their board when they ended, oldest first, of late ones the last hundred.
 
-    Each with its own score, not pooled with later judgings. What is under review or invalidated now never counts, nor
-    what was refused at another time: that has no row on the board where its holder has a sound entry. Where nothing is
-    ranked there is no record.
+    Best is of what most counts for a rank; each has its own score, not pooled with later judgings. What is under review
+    or invalidated now never counts, nor what was refused at another time: that has no row on the board where its holder
+    has a sound entry. Where nothing is ranked there is no record.
     """
     keys = kept(key, "records", lambda: [record.pk for record in _records(key)])
     shown = {"submission__visibility": Visibility.PUBLIC, "submission__moderation": Moderation.OK}
@@ -185,8 +186,10 @@ def _best_so_far(key: BoardKey, doubted: set[int]) -> list[Evaluation]:
     sound = Evaluation.objects.scored_on(key).filter(gated=False).exclude(submission__in=doubted)
     for taken_off in (Submission.objects.moderated(), Submission.objects.not_public()):  # short: an index holds them
         sound = sound.exclude(submission__in=taken_off.order_by().values("pk"))
-    earlier = Window(Max("score"), order_by=[F("finished"), F("pk")], frame=RowRange(start=None, end=-1))
-    records = sound.annotate(earlier=earlier).filter(Q(earlier=None) | Q(score__gt=F("earlier")))
+    counts: Any = F("score") if key.device.device_class == CPU else counted()  # on a processor an index holds it
+    earlier = Window(Max(counts), order_by=[F("finished"), F("pk")], frame=RowRange(start=None, end=-1))
+    found = sound.annotate(counts=counts, earlier=earlier)
+    records = found.filter(Q(earlier=None) | Q(counts__gt=F("earlier")))
     latest = list(records.order_by("-finished", "-pk").values_list("pk", flat=True)[:RECORDS_MAX])
     return list(Evaluation.objects.with_holder().filter(pk__in=latest).order_by("finished", "pk"))
 
@@ -310,7 +313,7 @@ def board_summaries(device: DeviceKind, page: int | str = 1) -> tuple[Page[Any],
 
 def _leaders(versions: Sequence[TaskVersion], shown: Any) -> dict[int, Standing]:
     """The first entry of the board of each version."""
-    first = shown.filter(task_version=OuterRef("pk")).order_by("rank", "verified_at", "pk").values("pk")[:1]
+    first = shown.filter(task_version=OuterRef("pk")).as_listed().values("pk")[:1]
     marked = TaskVersion.objects.filter(pk__in=[version.pk for version in versions]).annotate(first=Subquery(first))
     standings = dict(marked.exclude(first=None).values_list("first", "pk"))
     found = Standing.objects.with_context().filter(pk__in=list(standings))

@@ -20,10 +20,11 @@ from ..models import (
     TaskVersion,
 )
 from ..notifications import telling
-from ..states import MethodKind, Moderation, TaskVersionStatus, Visibility
+from ..querysets import counted
+from ..states import BOUNDED, TIMINGS, MethodKind, Moderation, TaskVersionStatus, Visibility
 from .labels import is_ranked
-from .ranking import Entry, SpeedupEstimate, rank
-from .reviews import AUDITS, BOUNDED, TRUSTS, holder_of, judgings_of_same_code, pooled_estimate, review_reason
+from .ranking import Entry, SpeedupEstimate, rank, what_counts
+from .reviews import AUDITS, holder_of, judgings_of_same_code, pooled_estimate, review_reason
 
 RENEWED_FROM = 50  # of a holder's accepted evaluations, best first, when its row is written anew
 AUDITED_PLACES = 3  # of a board, whose entries must not rest on a bound alone
@@ -143,7 +144,7 @@ def _accepted_of_holder(evaluation: Evaluation) -> QuerySet[Evaluation]:
             verdict=Verdict.PASS,
             **{f"submission__{name}": value for name, value in same.items()},
         )
-        .order_by("-score", "finished", "pk")
+        .order_by(counted().desc(), "finished", "pk")
     )
 
 
@@ -165,7 +166,8 @@ def _standings_touched(evaluation: Evaluation) -> list[Standing]:
 def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> None:
     """Put the evaluation on the board if its holder has nothing better there."""
     board = Standing.objects.board(evaluation.ruleset, evaluation.task_version, evaluation.device_kind)
-    current = board.filter(holder=holder_of(evaluation)).first()
+    rows = board.select_related("evaluation").defer("evaluation__report", "evaluation__error_internal")
+    current = rows.filter(holder=holder_of(evaluation)).first()
     estimate, in_question = pooled_estimate(evaluation, same_code), bool(review_reason(evaluation, same_code))
     if current is not None and not _replaces(evaluation, estimate, current, same_code, in_question=in_question):
         return
@@ -194,17 +196,18 @@ def _replaces(
     *,
     in_question: bool,
 ) -> bool:
-    """An entry under review never hides one that stands, and never keeps a clean one out."""
+    """Whether more of it counts. What is under review never hides what stands, and never keeps a clean entry out."""
     if in_question != current.under_review:
         return current.under_review
     if current.evaluation_id not in {item.pk for item in same_code}:
-        return estimate.score > current.score
-    return _trust(evaluation) >= _trust(current.evaluation)
+        stands = what_counts(current.score, current.score_lo, current.evaluation.timing_trust)
+        return what_counts(estimate.score, estimate.lo, evaluation.timing_trust) > stands
+    return _distrust(evaluation) <= _distrust(current.evaluation)
 
 
-def _trust(evaluation: Evaluation) -> int:
+def _distrust(evaluation: Evaluation) -> int:
     """Of the same code, what is better known stands; on a processor there is nothing to tell apart."""
-    return TRUSTS.index(evaluation.timing_trust) if evaluation.timing_trust in TRUSTS else 0
+    return TIMINGS.index(evaluation.timing_trust) if evaluation.timing_trust in TIMINGS else TIMINGS.index(BOUNDED)
 
 
 def _refresh(standing: Standing) -> None:
@@ -242,8 +245,12 @@ def _tell_who_asked(leaders: list[int]) -> None:
 
 def _rank_board(evaluation: Evaluation) -> None:
     board = Standing.objects.board(evaluation.ruleset, evaluation.task_version, evaluation.device_kind).ranked()
-    rows = list(board.only("pk", "score", "score_lo", "score_hi", "verified_at", "rank"))
-    ranks = rank(Entry(row.pk, row.score, row.score_lo, row.score_hi, row.verified_at) for row in rows)
+    columns = ("pk", "score", "score_lo", "score_hi", "verified_at", "rank", "evaluation__timing_trust")
+    rows = list(board.select_related("evaluation").only(*columns))
+    ranks = rank(
+        Entry(row.pk, row.score, row.score_lo, row.score_hi, row.verified_at, row.evaluation.timing_trust)
+        for row in rows
+    )
     moved = [row for row in rows if row.rank != ranks[row.pk]]
     leaders = [pk for pk, place in ranks.items() if place == 1]
     _tell_who_lost([row.pk for row in moved if row.rank == 1], leaders)

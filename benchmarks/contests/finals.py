@@ -37,7 +37,7 @@ from ..models import (
     TeamMembership,
 )
 from ..notifications.telling import notify
-from ..querysets import HEAVY
+from ..querysets import HEAVY, counted
 from ..services import evaluation_create
 from ..states import (
     FINISHED,
@@ -129,7 +129,7 @@ def leaders(contest: Contest) -> list[tuple[int, Evaluation]]:
     found: dict[int, int] | None = caches["boards"].get(key)
     if found is None:
         board = [F("task_version__task"), F("device_kind"), F("who")]
-        place = Window(RowNumber(), partition_by=board, order_by=[F("score").desc(), F("finished"), F("pk")])
+        place = Window(RowNumber(), partition_by=board, order_by=[counted().desc(), F("finished"), F("pk")])
         best = _sound(accepted(contest)).order_by().annotate(place=place).filter(place=1)
         found = dict(best.values_list("pk", "who"))
         caches["boards"].set(key, found, KEPT_S)
@@ -162,7 +162,7 @@ def best_entries(contest: Contest, count: int) -> Iterator[tuple[int, int, int, 
     The best `count` different programs of each participant on each board.
     """
     seen: dict[tuple[int, int, int], set[str]] = {}
-    rows = accepted(contest).order_by("-score", "finished", "pk")
+    rows = accepted(contest).order_by(counted().desc(), "finished", "pk")
     for row in rows.iterator(chunk_size=500):
         board = (row.task_version.task_id, row.device_kind_id, row.who)
         programs = seen.setdefault(board, set())
@@ -286,7 +286,8 @@ def freeze(contest: Contest) -> None:
         entry.verdict = final.verdict or final.get_state_display()
         if not _is_in_question(entry, final):
             entry.score, entry.score_lo, entry.score_hi = final.score, final.score_lo, final.score_hi
-        entry.save(update_fields=["verdict", "score", "score_lo", "score_hi"])
+            entry.timing_trust = final.timing_trust
+        entry.save(update_fields=["verdict", "score", "score_lo", "score_hi", "timing_trust"])
     contest.sittings.update(ended=timezone.now())
     text = f"The contest “{contest.title}” has ended. Its page shows the results."
     members = TeamMembership.objects.filter(state=MembershipState.MEMBER, team__contests__contest=contest)

@@ -4,7 +4,7 @@ While a contest runs a board shows what participants have reached on the ordinar
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from statistics import geometric_mean
 from typing import Any
@@ -13,9 +13,9 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.db.models import Count, Q, QuerySet
 from django.http import Http404
 
-from ..boards.ranking import Entry, rank
+from ..boards.ranking import Entry, rank, what_counts
 from ..models import CONTEST_SEEN, Contest, ContestEntry, ContestTask, DeviceKind, Evaluation, Submission, Task
-from ..querysets import teams_of_member
+from ..querysets import counted, teams_of_member
 from ..states import FINISHED, ContestState, Moderation, Visibility
 from .finals import leaders
 
@@ -34,6 +34,11 @@ class ContestLine:
     at: datetime
     rank: int = 0
     url: str = ""  # of a judging that everybody may read
+    trust: str = ""  # how its time is known
+
+    @property
+    def counts(self) -> float:
+        return what_counts(self.score, self.score_lo, self.trust)
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class ContestBoard:
 
 @dataclass(frozen=True)
 class OverallLine:
-    """Who has an entry on more boards goes first, then the geometric mean of the speedups."""
+    """Who has an entry on more boards goes first, then the geometric mean of what counts of the speedups."""
 
     participant: str
     solved: int
@@ -137,7 +142,7 @@ def overall(boards: Sequence[ContestBoard]) -> list[OverallLine]:
 
 
 def _sum_of(name: str, found: Sequence[ContestLine | None]) -> OverallLine:
-    scores = [line.score for line in found if line]
+    scores = [line.counts for line in found if line]
     return OverallLine(name, len(scores), geometric_mean(scores), [line.rank if line else None for line in found])
 
 
@@ -161,7 +166,7 @@ def _frozen(contest: Contest) -> Lines:
     """The best of each participant; what staff have taken down since is left out."""
     entries = ContestEntry.objects.filter(task__contest=contest, score__isnull=False)
     rows = entries.select_related("task", "participant__account", "participant__team", "submission", "final").order_by(
-        "-score", "pk"
+        counted().desc(), "pk"
     )
     found: Lines = {}
     seen: set[tuple[int, int, int]] = set()
@@ -182,18 +187,16 @@ def _line(name: str, scored: Any, submission: Submission | None, evaluation: Eva
     public = submission is not None and submission.visibility == Visibility.PUBLIC
     url = evaluation.get_absolute_url() if public and evaluation is not None else ""
     at = submission.created if submission else scored.participant.joined
-    return ContestLine(name, scored.score, scored.score_lo, scored.score_hi, at, url=url)
+    return ContestLine(name, scored.score, scored.score_lo, scored.score_hi, at, url=url, trust=scored.timing_trust)
 
 
 def _ranked(lines: Iterable[ContestLine]) -> list[ContestLine]:
     """As on every leaderboard: overlapping intervals share a rank."""
     by_name = {line.participant: line for line in lines}
-    entries = [Entry(name, line.score, line.score_lo, line.score_hi, line.at) for name, line in by_name.items()]
-    return [
-        ContestLine(line.participant, line.score, line.score_lo, line.score_hi, line.at, place, line.url)
-        for name, place in rank(entries).items()
-        if (line := by_name[name])
+    entries = [
+        Entry(name, line.score, line.score_lo, line.score_hi, line.at, line.trust) for name, line in by_name.items()
     ]
+    return [replace(by_name[name], rank=place) for name, place in rank(entries).items()]
 
 
 def _is_staff(reader: Reader) -> bool:

@@ -401,6 +401,9 @@ class StagedJudging:
             text = f"Only the kernel's times vary, by ±{width:.0%}, so the score is the lower end of the interval."
             self.flags.append(Flag("own-scatter", text))
             score = settled
+        if gap := self.track.baseline_gap(timed):
+            self.environment["baseline_gap"] = gap
+            score, finished = scoring.lowered(score, finished, times, gap)
         self.gates = scoring.gates(score, timed, self.rules, exact=self.task.exact)
         return score, f"{score.speedup:.2f}× over the stronger baseline on {len(timed)} configurations", tuple(finished)
 

@@ -43,6 +43,7 @@ from .measuring.standing import SessionKeeper
 from .report import ConfigReport
 from .rules import Rules
 from .sandbox.isolation import Room
+from .scores import scoring
 from .source import NOBODY, CancelCheck, Paths, Watcher
 from .tasks.spec import Config, TaskSpec
 
@@ -172,6 +173,10 @@ class Track(ABC):
         Raises Fault where the bounds say that times cannot be as claimed, or the device was not steady.
         """
         return tuple(results), {}
+
+    def baseline_gap(self, results: Sequence[ConfigReport]) -> dict[str, float]:
+        """By configuration, how much of the stronger baseline's time is left without gaps between its launches."""
+        return {}
 
     def energy(self, session: Session[Any], results: Sequence[ConfigReport]) -> tuple[tuple[ConfigReport, ...], str]:
         """Scored results with the energy of a call, and why there is none, if so."""
@@ -398,6 +403,11 @@ class GpuTrack(Track):
         demand_quick_replays(session, session.replay, judging)
         judging.demand_wrong_compile()
         return {"confirm_s": round(time.monotonic() - started_s, 2)}
+
+    def baseline_gap(self, results: Sequence[ConfigReport]) -> dict[str, float]:
+        """Empty if nothing is known of it: the baselines were replayed, or could not be."""
+        is_replayed = self.timing_trust == "replayed"
+        return {} if is_replayed else scoring.baseline_gap(results, self._opened().replayed_baselines_us)
 
     def energy(self, session: Session[Any], results: Sequence[ConfigReport]) -> tuple[tuple[ConfigReport, ...], str]:
         return gpu_energy(self._opened(), results)

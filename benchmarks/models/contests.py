@@ -126,6 +126,7 @@ class ContestEntry(models.Model):
     score = models.FloatField(null=True, blank=True)
     score_lo = models.FloatField(null=True, blank=True)
     score_hi = models.FloatField(null=True, blank=True)
+    timing_trust = models.TextField(blank=True)  # of the final
 
     class Meta:
         ordering: ClassVar = ["pk"]

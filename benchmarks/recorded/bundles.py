@@ -22,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from ..boards.ranking import is_bound
 from ..harness import geometric_mean, weight_of_key
 
 FORMAT, VERSION = "kbench-recorded", 1
@@ -213,7 +214,8 @@ class BundleEntry(StrictRecord):
             for item in self.configs
             if item.speedup is not None and item.ci95
         ]
-        demand_score_of(self.score.speedup, self.score.ci95, timed, POOLED if self.judgings > 1 else ROUNDED)
+        factor = POOLED if self.judgings > 1 else ROUNDED
+        demand_score_of(self.score.speedup, self.score.ci95, timed, factor, bound=is_bound(self.score.timing_trust))
 
 
 def demand_speedup_of(
@@ -231,12 +233,14 @@ def demand_speedup_of(
             raise ValueError(f"the speedup is {speedup:.6g}, but its times give {quotient:.6g}")
 
 
-def demand_score_of(score: float, ci95: Interval, timed: Sequence[tuple[float, float, float]], factor: float) -> None:
+def demand_score_of(
+    score: float, ci95: Interval, timed: Sequence[tuple[float, float, float]], factor: float, *, bound: bool
+) -> None:
     """Raises ValueError for a score that does not follow from its configurations.
 
     Of each the speedup, a lower end and its weight are given. It is their weighted geometric mean or, where the
-    kernel's own time varies, the lower end of the interval around it. Of a wide interval no more is kept than others
-    may have, so the mean may lie above it; then lower ends are compared.
+    kernel's own time varies, the lower end of the interval around it; that of a `bound` may reach further down. Of a
+    wide interval no more is kept than others may have, so the mean may lie above it; then lower ends are compared.
     """
     if not timed:
         raise ValueError("no configuration has a speedup")
@@ -244,8 +248,8 @@ def demand_score_of(score: float, ci95: Interval, timed: Sequence[tuple[float, f
     speedups, lower_ends, weights = zip(*timed, strict=True)
     mean, lowest = geometric_mean(speedups, weights), geometric_mean(lower_ends, weights)
     is_mean = mean / factor <= score <= mean * factor
-    is_lower_end = score == ci95[0] and score <= mean and (mean <= ci95[1] * ROUNDED or lowest / LOOSE <= score)
-    if not is_mean and not is_lower_end:
+    is_lower_end = score <= mean and (bound or score == ci95[0])
+    if not is_mean and not (is_lower_end and (mean <= ci95[1] * ROUNDED or lowest / LOOSE <= score)):
         raise ValueError(f"the score is {score:.6g}, but the mean of its configurations is {mean:.6g}")
 
 

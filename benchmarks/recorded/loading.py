@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from ..boards.ranking import Entry, rank
+from ..boards.ranking import Entry, rank, what_counts
 from ..extensions import Loaded, extensions
 from ..models import RecordedBundle, RecordedEntry
 from .bundles import SHIPPED, BundleEntry, BundleHeader, format_of, read_bundle
@@ -110,10 +110,17 @@ def _ranks(entries: Sequence[BundleEntry]) -> dict[str, int]:
     best: dict[tuple[str, str, str], BundleEntry] = {}
     for item in entries:
         holder = (item.task, item.by, item.method.slug)
-        if holder not in best or item.score.speedup > best[holder].score.speedup:
+        if holder not in best or _counts(item) > _counts(best[holder]):
             best[holder] = item
     ranks: dict[str, int] = {}
     for task in {item.task for item in entries}:
         board = [item for (place, *_), item in best.items() if place == task]
-        ranks |= rank(Entry(item.id, item.score.speedup, *item.score.ci95, item.judged_at) for item in board)
+        ranks |= rank(
+            Entry(item.id, item.score.speedup, *item.score.ci95, item.judged_at, item.score.timing_trust)
+            for item in board
+        )
     return ranks
+
+
+def _counts(item: BundleEntry) -> float:
+    return what_counts(item.score.speedup, item.score.ci95[0], item.score.timing_trust)

@@ -16,8 +16,10 @@ from django.db.models import Count, Q
 from django.http import Http404
 
 from ..boards.comparing import Mark, MethodFigures, common, curve, figures
+from ..boards.ranking import what_counts
 from ..boards.tradeoffs import mean_energy
 from ..models import RecordedBundle, RecordedEntry, Task
+from ..querysets import best_known_first
 from ..selectors import PAGE_ROWS
 from ..states import MethodKind, Switch
 from ..switches import switch_is_on
@@ -166,13 +168,19 @@ def reported_on(bundle: RecordedBundle) -> dict[str, Mapping[str, Any]]:
 def _records(entries: Any) -> list[RecordedEntry]:
     records: list[RecordedEntry] = []
     for row in entries.order_by("judged_at", "pk"):
-        if not records or row.score > records[-1].score:
+        if not records or _counts(row) > _counts(records[-1]):
             records.append(row)
     return records[-HISTORY_MAX:]
 
 
+def _counts(row: RecordedEntry) -> float:
+    return what_counts(row.score, row.score_lo, row.timing_trust)
+
+
 def _light(rows: Any) -> Any:
-    return rows.select_related("bundle").defer("source", "report")
+    """In the order of boards."""
+    order = ("suite", "op", "-direction", "rank", best_known_first(""), "judged_at", "pk")
+    return rows.select_related("bundle").defer("source", "report").order_by(*order)
 
 
 # --- methods of a bundle -------------------------------------------------------------------------------------------
@@ -261,10 +269,10 @@ def _marks(
     marks: dict[str, dict[int, Mark]] = defaultdict(dict)
     titles = {}
     for row in ranked:
-        mark = Mark(row.score, row.score_lo, row.score_hi, row.rank or 0, row.pk)
+        mark = Mark(row.score, row.score_lo, row.score_hi, row.rank or 0, row.pk, row.timing_trust)
         own, task = marks[row.method], tasks[row.task_path]
         titles[row.method] = (row.method_title, MethodKind(row.method_kind).label)
-        if task not in own or mark.score > own[task].score:
+        if task not in own or mark.counts > own[task].counts:
             own[task] = mark
     return dict(marks), titles
 

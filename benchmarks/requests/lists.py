@@ -25,7 +25,7 @@ from ..models import (
     RequestVote,
     Standing,
 )
-from ..querysets import EvaluationQuerySet
+from ..querysets import EvaluationQuerySet, best_known_first, counted
 from ..selectors import device_kinds
 from ..states import ActionKind, Moderation, RequestState, TaskVersionStatus, Visibility
 
@@ -173,13 +173,13 @@ def answers_of(request: KernelRequest) -> list[RequestAnswer]:
 
 def _leaders(request: KernelRequest) -> Mapping[int, Standing]:
     rows = _standings().filter(task_version__task=request.task_id).with_context()
-    ordered = rows.order_by("device_kind", "-rank", "-verified_at", "-pk")
+    ordered = rows.order_by("device_kind", best_known_first().desc(), "-verified_at", "-pk")
     return {row.device_kind_id: row for row in ordered.filter(rank=1)}
 
 
 def _best_unranked(request: KernelRequest) -> Mapping[int, Evaluation]:
     rows = answerable(request).filter(ruleset__name=settings.KBENCH_RULESET, score__isnull=False)
-    first = rows.filter(device_kind=OuterRef("device_kind")).order_by("-score", "pk").values("pk")[:1]
+    first = rows.filter(device_kind=OuterRef("device_kind")).order_by(counted().desc(), "pk").values("pk")[:1]
     return {row.device_kind_id: row for row in rows.filter(pk=Subquery(first)).with_holder()}
 
 
@@ -200,7 +200,7 @@ def _best_score() -> Any:
     wanted = KernelRequest.device_kinds.through.objects.filter(kernelrequest=OuterRef(OuterRef("pk")))
     rows = _standings().filter(rank=1, device_kind__in=wanted.values("devicekind"))  # found by an index
     on_task = rows.filter(task_version__task=OuterRef("task")).order_by()
-    return on_task.values("task_version__task").annotate(best=Max("score")).values("best")
+    return on_task.values("task_version__task").annotate(best=Max(counted("evaluation__"))).values("best")
 
 
 def _with_votes(rows: QuerySet[KernelRequest], reader: Reader) -> Any:

@@ -14,7 +14,7 @@ from django.http import Http404
 
 from ..harness import Source, Verdict
 from ..models import DeviceKind, Evaluation, Submission, Task, TaskVersion, Team
-from ..querysets import HEAVY, User, teams_of_member
+from ..querysets import HEAVY, User, counted, teams_of_member
 from ..selectors import evaluation_for, page_by_key, submission_for, visible_standings
 from ..states import EvaluationReason, Moderation, Origin, Priority, State
 
@@ -134,9 +134,7 @@ def side_for(user: User, code: uuid.UUID) -> tuple[Submission, Evaluation]:
 
 def _record(evaluation: Evaluation) -> uuid.UUID | None:
     board = visible_standings(evaluation.device_kind.slug).filter(task_version=evaluation.task_version_id, rank=1)
-    first: uuid.UUID | None = (
-        board.order_by("verified_at", "pk").values_list("evaluation__submission__code", flat=True).first()
-    )
+    first: uuid.UUID | None = board.as_listed().values_list("evaluation__submission__code", flat=True).first()
     return first
 
 
@@ -145,7 +143,7 @@ def _best_of(user: User, evaluation: Evaluation) -> uuid.UUID | None:
         return None
     own = Submission.objects.filter(owner=user.pk, task_version=evaluation.task_version_id).order_by()
     mine = _same_board(evaluation).full().filter(submission__in=own.values("pk"), verdict=Verdict.PASS)
-    code: uuid.UUID | None = mine.order_by("-score").values_list("submission__code", flat=True).first()
+    code: uuid.UUID | None = mine.order_by(counted().desc()).values_list("submission__code", flat=True).first()
     return code
 
 

@@ -20,12 +20,12 @@ from benchmarks.boards import overview
 from benchmarks.boards import selectors as board_selectors
 from benchmarks.boards.comparing import FAST_AT
 from benchmarks.boards.figures import answer
-from benchmarks.boards.orders import TIMINGS, order_of
+from benchmarks.boards.orders import order_of
 from benchmarks.boards.overview import Row
 from benchmarks.boards.selectors import BoardKey, EntryFilter
 from benchmarks.models import Method, RecordedBundle
 from benchmarks.recorded import selectors as recorded
-from benchmarks.states import MethodKind
+from benchmarks.states import TIMINGS, MethodKind
 from benchmarks.submissions.languages import languages_of
 from benchmarks.templatetags.whiskers import Axis
 

@@ -43,7 +43,9 @@ def _holder(evaluation: Evaluation) -> str:
 
 def _board(ruleset: RuleSet, holders: dict[str, Evaluation], gated: set[int]) -> Iterator[Standing]:
     sound = [item for item in holders.values() if item.pk not in gated]
-    ranks = rank(Entry(item.pk, item.score, item.score_lo, item.score_hi, item.finished) for item in sound)
+    ranks = rank(
+        Entry(item.pk, item.score, item.score_lo, item.score_hi, item.finished, item.timing_trust) for item in sound
+    )
     for holder, item in holders.items():
         yield Standing(
             ruleset=ruleset,

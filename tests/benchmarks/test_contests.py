@@ -140,6 +140,32 @@ def test_a_contest_from_start_to_end(contest, clock, judged, submit, person, wor
     assert lines(contest) == frozen
 
 
+def test_of_a_bound_the_lower_end_counts_before_and_after_the_results_are_frozen(
+    contest, clock, judged, person, finish
+):
+    olga, stefan = person("olga"), person("stefan")
+    begun(contest, clock, olga, stefan)
+    judged(owner=olga, speedup=1.5, text="// exact\n")
+    bound = {"timing_trust": "bounded", "score_lo": 1.45}
+    for owner, text in ((olga, "// avoids\n"), (stefan, "// stefan\n")):
+        evaluation = judged(owner=owner, speedup=1.98, text=text)
+        Evaluation.objects.filter(pk=evaluation.pk).update(**bound)
+    so_far = [("olga", 1.5, 1), ("stefan", 1.98, 1)]
+    assert lines(contest) == so_far
+    assert [line.mean for line in results.overall(results.boards(contest))] == [pytest.approx(1.5), pytest.approx(1.45)]
+
+    clock(START + timedelta(days=1, minutes=1))
+    running.advance()
+    while final := finish({"// exact\n": 1.5, "// avoids\n": 1.98, "// stefan\n": 1.98}):
+        if final.score > 1.9:
+            Evaluation.objects.filter(pk=final.pk).update(**bound)
+    running.advance()
+    assert state(contest) == ContestState.FINISHED
+    assert lines(contest) == so_far
+    Evaluation.objects.filter(contest_entry__isnull=False).delete()
+    assert lines(contest) == so_far, "what is frozen stays when a judging is deleted"
+
+
 def state(contest):
     contest.refresh_from_db()
     return contest.state

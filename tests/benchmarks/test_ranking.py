@@ -1,5 +1,7 @@
 """Ranks, pooling and baselines as pure functions, over whatever hypothesis thinks of."""
 
+import math
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -69,6 +71,63 @@ def test_inside_a_group_the_earlier_stands_first():
     assert list(rank([entry("late", 2.0, minute=9), entry("early", 1.95, minute=1)])) == ["early", "late"]
 
 
+def known(key, score, lo, hi, trust, *, minute=0):
+    return Entry(key, score, lo, hi, START + timedelta(minutes=minute), trust)
+
+
+FAST = known("fast", 1.70, 1.68, 1.72, "replayed", minute=5)
+SLOW = known("slow", 1.55, 1.53, 1.57, "replayed", minute=6)
+
+
+@pytest.mark.parametrize("trust", ["bounded", "audited"])
+def test_a_bound_shares_the_rank_of_the_best_that_it_overlaps_and_is_listed_behind(trust):
+    wide = known("wide", 1.98, 1.45, 2.00, trust)
+    ranks = rank([wide, SLOW, FAST])
+    assert ranks == {"fast": 1, "wide": 1, "slow": 3}
+    assert list(ranks) == ["fast", "wide", "slow"]
+
+
+def test_a_bound_that_is_surely_better_has_a_rank_of_its_own():
+    assert rank([known("bound", 1.98, 1.80, 2.00, "bounded"), FAST]) == {"bound": 1, "fast": 2}
+
+
+def test_a_bound_counts_by_its_lower_end_even_where_its_score_is_the_best():
+    low, high = known("low", 3.0, 1.0, 3.1, "bounded"), known("high", 2.9, 2.8, 3.0, "bounded", minute=1)
+    ranks = rank([low, high])
+    assert ranks == {"low": 1, "high": 1}
+    assert rank([known("low", 3.0, 1.0, 2.7, "bounded"), high]) == {"high": 1, "low": 2}
+
+
+def test_a_bound_alone_is_ranked_and_the_best_known_of_a_rank_is_listed_first():
+    assert rank([known("alone", 1.98, 1.45, 2.00, "bounded")]) == {"alone": 1}
+    same = [known(trust, 2.0, 1.9, 2.1, trust, minute=minute) for minute, trust in enumerate(("bounded", "audited"))]
+    assert list(rank([*same, known("replayed", 2.0, 1.9, 2.1, "replayed", minute=9)])) == [
+        "replayed",
+        "audited",
+        "bounded",
+    ]
+
+
+replayed = st.tuples(st.floats(0.5, 5), st.floats(0.001, 0.1))
+bounds = st.tuples(st.floats(0.5, 5), st.floats(0.05, 0.6), st.floats(0.001, 0.1))
+
+
+@given(st.lists(replayed, min_size=1, max_size=8), st.lists(bounds, max_size=6))
+def test_bounds_bring_no_two_separated_replayed_entries_into_one_rank(exact, wide):
+    board = [known(key, score, score - half, score + half, "replayed") for key, (score, half) in enumerate(exact)]
+    beside = [
+        known(key, score, score * (1 - down), score * (1 + up), "bounded", minute=1)
+        for key, (score, down, up) in enumerate(wide, len(board))
+    ]
+    alone, ranks = rank(board), rank([*beside, *board])
+    for one in board:
+        for other in board:
+            if one.hi < other.lo:
+                assert ranks[one.key] > ranks[other.key]
+            if alone[one.key] < alone[other.key]:
+                assert ranks[one.key] <= ranks[other.key]
+
+
 estimates = st.builds(
     lambda score, width: SpeedupEstimate(score, score * (1 - width), score * (1 + width)),
     st.floats(0.1, 50),
@@ -92,6 +151,39 @@ def test_pooling_does_not_hide_that_judgings_disagree():
     apart = pooled([SpeedupEstimate(1.0, 0.99, 1.01), SpeedupEstimate(2.0, 1.98, 2.02)])
     assert apart.lo < 1.2
     assert apart.hi > 1.7
+
+
+def bound(score=1.98, lo=1.45, hi=2.0):
+    return SpeedupEstimate(score, lo, hi, bound=True)
+
+
+@pytest.mark.parametrize("count", [1, 2, 10])
+def test_a_bound_judged_again_keeps_its_gap(count):
+    whole = pooled([bound()] * count)
+    assert (whole.score, whole.bound) == (pytest.approx(1.98), True)
+    gap = math.log(1.98 / 1.45) - math.log(2.0 / 1.98)
+    assert math.log(whole.score / whole.lo) - math.log(whole.hi / whole.score) == pytest.approx(gap)
+    assert whole.lo <= 1.98 * math.exp(-gap)
+
+
+def test_the_largest_gap_of_bounds_is_kept():
+    whole = pooled([bound(lo=1.95), bound(lo=1.45)])
+    assert whole.lo < 1.98 * math.exp(-bound().gap)
+    assert whole.hi < 2.0
+
+
+@given(st.lists(estimates, min_size=2, max_size=8))
+def test_bounds_without_a_gap_are_pooled_like_all_others(parts):
+    even = [SpeedupEstimate(part.score, part.lo, part.hi**2 / part.score) for part in parts]
+    ends = lambda whole: (whole.score, whole.lo, whole.hi)  # noqa: E731
+    assert ends(pooled([replace(part, bound=True) for part in even])) == ends(pooled(even))
+
+
+def test_a_bound_beside_a_replayed_judging_moves_its_score_little():
+    sure = SpeedupEstimate(1.70, 1.68, 1.72)
+    whole = pooled([sure, bound()])
+    assert whole.score == pytest.approx(1.70, abs=0.01)
+    assert not whole.bound
 
 
 def test_the_stronger_baseline_scores_one_where_it_always_wins():

@@ -109,6 +109,10 @@ IMPLAUSIBLE: dict[str, tuple[dict[str, Any], str]] = {
     "another score": ({"speedup": 100.0, "configs": [CONFIG]}, "the score is 100, but the mean of its"),
     "another pooled score": ({"speedup": 100.0, "configs": [CONFIG], "judgings": 3}, "the score is 100"),
     "the lower end, above the mean": ({"score": {**SCORE, "speedup": 1.6, "ci95": [1.6, 1.7]}}, "the score is 1.6"),
+    "more than a lower end": (
+        {"score": {**SCORE, "speedup": 1.2, "ci95": [1.0, 1.9], "timing_trust": "replayed"}},
+        "the score is 1.2,",
+    ),
     "the lower end of another": ({"score": {**SCORE, "speedup": 1.0, "ci95": [1.0, 1.2]}}, "the score is 1,"),
 }
 
@@ -127,6 +131,7 @@ def test_figures_out_of_range_or_at_odds_are_refused(path: Path, case: str) -> N
         {"speedup": 1.5001, "configs": [CONFIG]},  # rounded
         {"speedup": 2**0.5, "configs": [{**FAST, "key": "n=1,calls=1"}, {**SLOW, "key": "calls=3,n=2"}]},
         {"speedup": 2.0, "configs": [{**FAST, "key": "n=1,calls=many"}, {**SLOW, "key": "calls=-1"}]},
+        {"score": {**SCORE, "speedup": 1.2, "ci95": [1.0, 1.9]}},  # the same of a bound, whose interval reaches further
         {"score": {**SCORE, "speedup": 1.2, "ci95": [1.2, 1.9]}},  # the kernel's own time varies: the lower end counts
         {  # and no more of a wide interval is kept than others may have
             "score": {**SCORE, "speedup": 1.0, "ci95": [1.0, 1.1]},
@@ -227,6 +232,29 @@ def test_only_the_best_of_a_method_is_ranked_and_ties_share_a_rank(path: Path) -
     board = selectors.board(selectors.bundle_named("bundle"), "robust-kbench", "mnist_linear_relu", "forward")
     assert [row.name for row in board.history] == ["old", "new"]
     assert [(line.title, line.score) for line in board.baselines] == [("torch.compile", 1.0), ("PyTorch eager", 0.5)]
+
+
+@pytest.mark.django_db
+def test_of_a_bound_the_lower_end_counts_for_ranks_bests_and_records(path: Path) -> None:
+    def scored(speedup: float, ci95: list[float], trust: str) -> dict[str, Any]:
+        """Pooled, since the configuration has another speedup."""
+        over = {"speedup": speedup, "vs_eager": 2 * speedup, "vs_compile": speedup}
+        return {"score": {**SCORE, **over, "ci95": ci95, "timing_trust": trust}, "judgings": 2}
+
+    entries = [
+        {"id": "avoids", **scored(1.98, [1.45, 2.0], "bounded"), "judged_at": "2026-11-20T12:00:00Z"},
+        {"id": "own", **scored(1.70, [1.68, 1.72], "replayed")},
+        {"id": "wide", **scored(1.98, [1.45, 2.0], "audited"), "by": "bob", "judged_at": "2026-11-19T12:00:00Z"},
+        {"id": "slow", **scored(1.55, [1.53, 1.57], "replayed"), "by": "cleo"},
+    ]
+    load_bundle(bundle_file(path, entries=entries))
+    assert dict(RecordedEntry.objects.values_list("name", "rank")) == {"avoids": None, "own": 1, "wide": 1, "slow": 3}
+    bundle = selectors.bundle_named("bundle")
+    board = selectors.board(bundle, "robust-kbench", "mnist_linear_relu", "forward")
+    assert [row.name for row in board.rows] == ["own", "wide", "slow"]
+    assert [row.name for row in board.history] == ["wide", "own"]
+    assert [row.name for row in selectors.leaders(bundle)] == ["own"]
+    assert selectors.comparison(bundle).rows[0].marks[0].score == 1.70
 
 
 @pytest.mark.django_db

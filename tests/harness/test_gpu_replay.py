@@ -26,6 +26,7 @@ from benchmarks.harness.child.gpu.launches import program
 from benchmarks.harness.child.gpu.replayer import Replayer, count_lacks
 from benchmarks.harness.errors import RefereeError
 from benchmarks.harness.gpu import recording as recording_module
+from benchmarks.harness.gpu.gaps import replayed_baselines_us
 from benchmarks.harness.gpu.record import NotReplayable, RecordedCall
 from benchmarks.harness.gpu.recording import CallRecording
 from benchmarks.harness.gpu.replay import Burn, Captured, Replay
@@ -996,6 +997,15 @@ def test_a_control_run_replays_the_baselines() -> None:
         {"capture": 0, "functions": [0], "sets": 8},
     ]
     assert replay.call("baseline0", 0, 3, 0, compared=True).status is Status.OK
+
+
+def test_baselines_are_timed_when_they_are_replayed_by_the_clock_of_all_replayed_calls() -> None:
+    replay = replay_of()
+    answers = [ANSWER, *[{**ANSWER, "call_us": call_us} for call_us in (9.0, 7.0, 8.0, 30.0, 8.0)]]
+    replay.crew.baselines = [FakeActor(*answers)]  # type: ignore[list-item]
+    assert replayed_baselines_us(replay, lambda _: 0, [[0]]) == {replay.configs[0].key: 6.0}
+    assert replay.gaps_us() == {}, "a report tells of the calls of the judging"
+    assert not replay.drawn, "an empty call takes 2 µs, and nobody needs other values"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("now_us", "is_noise"), [(4.0, False), (2.9, True)])

@@ -95,6 +95,25 @@ def test_a_right_kernel_passes_with_bounded_times(task: TaskSpec, two_launches: 
     assert all(item.copied for item in report.configs if item.group != "hidden")
     assert report.environment["null_bound_us"] is not None
     assert report.audit is None
+    assert "baseline_gap" not in report.environment, "a stand-in replays no baseline"
+
+
+def test_replayed_baselines_that_are_shorter_lower_the_intervals_of_a_bounded_judging(
+    task: TaskSpec, rules: Rules, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = [item.key for item in task.configs_for("cuda") if not item.hidden]
+    monkeypatch.setattr(GpuSession, "replayed_baselines_us", dict.fromkeys(shown, 1e-3))
+    report = judged(RIGHT, task, rules, paths)
+    assert report.score is not None, report.reason
+    shares = report.environment["baseline_gap"]
+    assert list(shares) == [item.key for item in report.configs if item.group != "hidden"]
+    assert max(shares.values()) < 0.01
+    assert report.score.ci95[0] <= report.score.speedup * max(shares.values())
+    for item in report.configs:
+        if item.key in shares:
+            assert item.ci95 is not None
+            assert item.speedup is not None
+            assert item.ci95[0] <= item.speedup * shares[item.key]
 
 
 FROM_PYTHON = """

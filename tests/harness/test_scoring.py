@@ -98,6 +98,26 @@ def test_a_machine_on_which_the_baselines_scatter_as_well_is_noisy() -> None:
     assert scoring.settled(score, paired, RULES) is None
 
 
+def test_replayed_baselines_are_told_as_shares_of_the_stronger_one_and_never_above_one() -> None:
+    _, results = scored(a=times(10, 20, 16), b=times(10, 40), c=times(10, 30))
+    hidden = ConfigReport("hidden 1", "hidden", correct=True)
+    gap = scoring.baseline_gap([*results, hidden], {"a": 14.0, "b": 41.0})
+    assert gap == {"a": pytest.approx(14 / 16, abs=2e-3), "b": 1.0}
+    assert all(share == round(share, 4) for share in gap.values())
+
+
+def test_with_shorter_baselines_the_lower_ends_fall_and_nothing_else_changes() -> None:
+    paired = {"a": replace(times(10, 20, 18), weight=3.0), "b": times(10, 40)}
+    score, results = scored(**paired)
+    hidden = ConfigReport("hidden 1", "hidden", correct=True)
+    low, (a, b, same) = scoring.lowered(score, [*results, hidden], paired, {"a": 0.8})
+    assert same is hidden
+    assert (a.speedup, b) == (results[0].speedup, results[1])
+    assert a.ci95 == pytest.approx((results[0].ci95[0] * 0.8, results[0].ci95[1]))  # type: ignore[index]
+    assert replace(low, ci95=score.ci95) == score
+    assert low.ci95 == pytest.approx((score.ci95[0] * 0.8**0.75, score.ci95[1]))
+
+
 def test_both_ratios_are_shown_beside_the_score() -> None:
     score, _ = scored(a=times(10, 40, 20))
     assert score.vs_eager == pytest.approx(4.0, rel=0.02)

@@ -122,6 +122,23 @@ def test_boards_carry_the_badge_of_their_times(visitor: Client) -> None:
     assert "bounded</span>" in html(visitor, board_url("nvidia-h200"))
 
 
+@pytest.mark.parametrize("trust", ["bounded", "audited", "replayed"])
+def test_a_page_says_what_the_lower_end_of_a_bound_is_for(visitor: Client, trust: str) -> None:
+    evaluation = factories.judged_on_gpu(factories.passing_on_gpu(trust=trust))
+    told = "the leaderboard ranks the entry by it" in html(visitor, evaluation.get_absolute_url())
+    assert told is (trust != "replayed")
+
+
+def test_the_shares_of_replayed_baselines_are_among_the_facts() -> None:
+    facts = record({"gpu": "NVIDIA H200", "baseline_gap": {"batch_size=64": 0.81}}).others
+    assert [(fact.title, fact.text) for fact in facts] == [
+        (
+            "Time of the stronger baseline without gaps between its launches, as a share of its time",
+            "batch size=64 0.81",
+        )
+    ]
+
+
 def test_an_owner_asks_for_an_audit_once(as_owner: Client, owner: Any) -> None:
     evaluation = factories.judged_on_gpu(owner=owner)
     url = reverse("evaluation-audit", args=[evaluation.code])

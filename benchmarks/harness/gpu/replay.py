@@ -92,6 +92,7 @@ class Captured:
 
     is_told: bool = False  # that they are to replay
     is_whole: bool = False
+    replayed_us: dict[str, float] = field(default_factory=dict)  # of the stronger one, by visible configuration
 
 
 @dataclass
@@ -157,6 +158,11 @@ class Replay:
         self.laps.end("candidates_ended")
         self._measure_all()
         self.laps.end("nothing_measured")
+
+    def forget_calls(self) -> None:
+        """Of those until now nothing is told."""
+        self._late.clear()
+        self.repeated = 0
 
     def demand_short_nothing(self) -> None:
         """The executors have been ended. Raises Fault if they were granted more than an empty call takes now."""

@@ -40,6 +40,7 @@ from ..sandbox.seccomp import candidate_program, supported
 from . import capacity
 from .crew import STANDBY, Crew, CrewSpec
 from .discovery import Gpu
+from .gaps import replayed_baselines_us
 from .lack import end_waiting, forget_crowded, is_crowded, lack_is_told, mark_of, next_time_alone
 from .record import NotReplayable
 from .replay import INPUTS_AT, OUTPUTS_AT, Captured, Replay, Shared
@@ -71,6 +72,7 @@ class GpuSession(Session[Actor]):
 
     decoys = False
     wanted_share = 0.3  # calls of a few microseconds scatter, and more steps of them take little time
+    measures_gaps = True  # between launches: it may end with bounded times
     setting: GpuSetting
 
     def __init__(self, setting: GpuSetting) -> None:
@@ -186,16 +188,26 @@ class GpuSession(Session[Actor]):
             captured=self._captured,
         )
         if setting.gpu.accelerator == "cuda":
+            functions = _functions_of(setting.prepared.problems)
             try:
-                replay.capture_baselines(self.fill, _functions_of(setting.prepared.problems))
+                replay.capture_baselines(self.fill, functions)
             except NotReplayable as error:
                 self.replay, self.not_replayed = None, str(error)
                 self._reserve_for_baselines()  # so that libraries choose their kernels now
+            else:
+                if self.measures_gaps and not setting.control:
+                    self._captured.replayed_us = replayed_baselines_us(replay, self.fill, functions)
+                    laps.end("baselines_timed")
         if setting.control and not self.repeats_replay:
             self.replay = None
         lacked_before, self._lacked_before = self._lacked_before, self._lacked()
         if self._lacked_before > lacked_before:
             self._make_room_for_baselines()
+
+    @property
+    def replayed_baselines_us(self) -> dict[str, float]:
+        """Of the stronger baseline, by visible configuration; empty if they could not be captured."""
+        return self._captured.replayed_us
 
     def _make_room_for_baselines(self) -> None:
         """They have found too little memory with nothing of the submission there, and libraries chose other kernels.

@@ -41,6 +41,8 @@ class StandingGpuSession(GpuSession):
     judging that needs the GPU's memory may end it.
     """
 
+    measures_gaps = False  # on a GPU what it looks at is replayed, or not looked at
+
     def __init__(self, setting: GpuSetting) -> None:
         super().__init__(setting)
         self.visits = 0

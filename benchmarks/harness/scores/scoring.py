@@ -2,6 +2,7 @@
 
 Score = geometric mean over all timed configurations of `min(eager, compile) / kernel`, from paired medians, weighted by
 calls where the task says how often each configuration is called; its interval comes from resampling launches and steps.
+Where the times of a judging on a GPU are bounded, the intervals reach down to what baselines without gaps would give.
 Not covered: correctness, decided before anything is scored.
 """
 
@@ -16,6 +17,8 @@ from ..report import ConfigReport, Flag, Score
 from ..rules import Rules
 from . import stats
 from .stats import PairedTimes
+
+_LEAST_SHARE = 1e-4  # a lower end is above zero
 
 
 def with_times(result: ConfigReport, times: PairedTimes, floor_us: float | None, rules: Rules) -> ConfigReport:
@@ -91,6 +94,39 @@ def settled(value: Score, times: Mapping[str, PairedTimes], rules: Rules) -> Sco
         return None
     low, high = value.ci95
     return replace(value, speedup=low, ci95=(low, min(high, low * (1 + 2 * limit))))
+
+
+def baseline_gap(results: Sequence[ConfigReport], replayed_us: Mapping[str, float]) -> dict[str, float]:
+    """By configuration, the time of the stronger baseline when it is replayed, as a share of its time in the judging.
+
+    `replayed_us` are such times in microseconds; a configuration without one has no share. A share is at most 1. It is
+    rounded as in the report, so that intervals can be computed again from that.
+    """
+    shares = {}
+    for item in results:
+        known_us = [time_us for time_us in (item.eager_us, item.compile_us) if time_us is not None]
+        if known_us and item.key in replayed_us:
+            shares[item.key] = min(1.0, max(_LEAST_SHARE, round(replayed_us[item.key] / min(known_us), 4)))
+    return shares
+
+
+def lowered(
+    value: Score, results: Sequence[ConfigReport], times: Mapping[str, PairedTimes], shares: Mapping[str, float]
+) -> tuple[Score, list[ConfigReport]]:
+    """Score and configurations with intervals that reach down to what the shorter times of baselines would give.
+
+    `shares` are those of `baseline_gap`. The lower end of a configuration is multiplied by its share, that of the score
+    by their mean, weighted as the score is. Scores, speedups and upper ends stay. For a score that is `settled`.
+    """
+    timed = [item for item in results if item.key in times]
+    weights = [times[item.key].weight for item in timed]
+    mean = geometric_mean([shares.get(item.key, 1.0) for item in timed], weights)
+    low, high = value.ci95
+    return replace(value, ci95=(low * mean, high)), [_lowered(item, shares.get(item.key, 1.0)) for item in results]
+
+
+def _lowered(result: ConfigReport, share: float) -> ConfigReport:
+    return result if result.ci95 is None else replace(result, ci95=(result.ci95[0] * share, result.ci95[1]))
 
 
 def gates(value: Score, results: Sequence[ConfigReport], rules: Rules, *, exact: bool) -> tuple[Flag, ...]:

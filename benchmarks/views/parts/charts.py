@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from benchmarks.boards.comparing import Share
+from benchmarks.boards.ranking import what_counts
 from benchmarks.boards.scales import Scale, Tick, round_steps
 from benchmarks.models import Evaluation
 
@@ -154,13 +155,16 @@ def _spent_dot(point: Spent, x: Scale, y: Scale) -> Dot:
 
 
 def record_chart(records: Sequence[Evaluation], now: datetime) -> Chart:
-    """The best score of a board as steps over time, each with its interval; at least one record."""
+    """The best of a board as steps over time, each with score and interval; at least one record.
+
+    The steps show what counts for a rank: of a bound the lower end of its interval.
+    """
     ends = [record.finished or now for record in records]
     whole = max(now - ends[0], timedelta(minutes=1))
     x = Scale(0.0, whole.total_seconds(), LEFT, WIDTH - RIGHT)
     places = [x((end - ends[0]).total_seconds()) for end in ends]
     y = Scale(*score_reach(records), HEIGHT - BOTTOM, TOP, logarithmic=True)
-    heights = [y(record.score or 1.0) for record in records]
+    heights = [y(counts_of(record)) for record in records]
     steps = "".join(f"H{place}V{height}" for place, height in zip(places[1:], heights[1:], strict=True))
     return Chart(
         label="The best verified speedup over time",
@@ -170,6 +174,10 @@ def record_chart(records: Sequence[Evaluation], now: datetime) -> Chart:
         lines=[Line("record", series_css(0), f"M{places[0]} {heights[0]}{steps}H{x.end}")],
         dots=[_record_dot(record, place, y) for record, place in zip(records, places, strict=True)],
     )
+
+
+def counts_of(record: Evaluation) -> float:
+    return what_counts(record.score or 1.0, record.score_lo or 1.0, record.timing_trust)
 
 
 def score_reach(records: Iterable[Evaluation]) -> tuple[float, float]:

@@ -26,7 +26,7 @@ from benchmarks.boards.figures import (
 from benchmarks.boards.overview import Comparison, Row
 from benchmarks.models import Evaluation
 
-from .charts import NamedCurve, Spent, cost_reach, fast_reach, score_reach
+from .charts import NamedCurve, Spent, cost_reach, counts_of, fast_reach, score_reach
 
 
 def fast_figure(comparison: Comparison, curves: Sequence[NamedCurve], p: float) -> Any:
@@ -98,8 +98,8 @@ def _spent_mark(point: Spent, p: float) -> Parts:
 
 
 def record_figure(records: Sequence[Evaluation], now: datetime) -> Any:
-    """The best score of a board as steps over time, each with its interval; at least one record."""
-    bounds = [(record.score or 1.0, record.score_lo or 1.0, record.score_hi or 1.0) for record in records]
+    """What counts of the best of a board as steps over time, each with its interval; at least one record."""
+    bounds = [(counts_of(record), record.score_lo or 1.0, record.score_hi or 1.0) for record in records]
     ends = [(record.finished or now).isoformat() for record in records]
     said = [_of_record(record) for record in records]
     trace = {

@@ -29,6 +29,7 @@ GPU_FACTS = (
     ("Reason for not replaying calls", "{not_replayed}"),
 )
 OTHER_FACTS = {
+    "baseline_gap": ("Time of the stronger baseline without gaps between its launches, as a share of its time", "{}"),
     "build_cached": ("Build reused", "{}"),
     "build_seconds": ("Build time", "{} s"),
     "bursts_s": ("Time spent on calls back to back", "{} s"),

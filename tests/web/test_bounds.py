@@ -1,0 +1,133 @@
+"""Boards of a GPU with bounded entries beside replayed ones: who leads, what stands for a holder, what is a record.
+
+A kernel that could be replayed at 1.70× scores 1.98× when it avoids that; its interval reaches down to 1.45×.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+
+from benchmarks import selectors
+from benchmarks.accounts import ownership
+from benchmarks.boards import overview
+from benchmarks.boards import selectors as boards
+from benchmarks.boards.standings import standings_renew, wants_audit
+from benchmarks.harness import Report
+from benchmarks.models import Evaluation, Standing
+
+from . import factories
+
+AVOIDS = (1.98, 1.45, 2.00, "bounded")
+
+
+def found(score: float, lo: float, hi: float, trust: str) -> Report:
+    report = factories.passing_on_gpu(score, trust)
+    assert report.score is not None
+    return replace(report, score=replace(report.score, ci95=(lo, hi)))
+
+
+def replayed(score: float) -> Report:
+    return found(score, score - 0.02, score + 0.02, "replayed")
+
+
+def enter(name: str, report: Report, text: str = "") -> Evaluation:
+    owner = User.objects.filter(username=name).first() or factories.user(name)
+    return factories.judged_on_gpu(report, owner=owner, text=text or f"// {name}\n")
+
+
+def key() -> boards.BoardKey:
+    return boards.board_key(factories.version(), factories.gpu_kind().slug)
+
+
+def board() -> list[tuple[str, int | None, float]]:
+    rows = boards.board_rows(key())
+    return [(row.evaluation.submission.owner.username, row.rank, round(row.score, 2)) for row in rows]
+
+
+@pytest.fixture
+def three() -> None:
+    enter("avoids", found(*AVOIDS))
+    enter("fast", replayed(1.70))
+    enter("slow", replayed(1.55))
+
+
+def test_a_bound_shares_the_rank_that_it_may_have_and_never_leads(three: None, visitor: Client) -> None:
+    assert board() == [("fast", 1, 1.70), ("avoids", 1, 1.98), ("slow", 3, 1.55)]
+    leader, kind = boards.leader(key()), factories.gpu_kind()
+    assert leader is not None
+    assert leader.score == pytest.approx(1.70)
+    _, summaries = boards.board_summaries(kind)
+    assert [line.leader.score for line in summaries if line.leader] == [pytest.approx(1.70)]
+    tasks = selectors.task_rows(selectors.TaskFilter(device=kind.slug))
+    assert [task.best_score for task in tasks if task.entries] == [pytest.approx(1.70)]
+    best = selectors.top_entries(factories.version(), kind.slug)
+    assert [round(row.score, 2) for row in best] == [1.70, 1.98, 1.55]
+    page = visitor.get(reverse("leaderboard", args=[*factories.TASK, kind.slug])).content.decode()
+    assert page.index("1.70×</") < page.index("1.98×</") < page.index("1.55×</")
+
+
+def test_records_are_broken_by_what_counts() -> None:
+    enter("first", replayed(1.50))
+    enter("avoids", found(*AVOIDS))
+    enter("fast", replayed(1.70))
+    assert [round(row.score or 0.0, 2) for row in boards.board_records(key())] == [1.50, 1.70]
+
+
+def test_a_bound_may_hold_the_record_until_more_counts() -> None:
+    enter("avoids", found(*AVOIDS))
+    enter("slow", replayed(1.40))
+    enter("fast", replayed(1.50))
+    assert [round(row.score or 0.0, 2) for row in boards.board_records(key())] == [1.98, 1.50]
+
+
+@pytest.mark.parametrize("bound_first", [True, False])
+def test_avoiding_replay_does_not_replace_the_replayed_entry_of_a_holder(*, bound_first: bool) -> None:
+    reports = [found(*AVOIDS), replayed(1.70)]
+    made = [enter("olga", report, f"// {report.score}\n") for report in (reports if bound_first else reports[::-1])]
+    assert board() == [("olga", 1, 1.70)]
+    standings_renew(made[0])
+    assert board() == [("olga", 1, 1.70)]
+
+
+def test_a_bound_whose_lower_end_is_higher_replaces_it() -> None:
+    enter("olga", replayed(1.40), "// one\n")
+    enter("olga", found(*AVOIDS), "// two\n")
+    assert board() == [("olga", 1, 1.98)]
+
+
+def test_the_same_code_judged_again_or_after_it_was_deleted_keeps_its_gap() -> None:
+    first = enter("olga", found(*AVOIDS))
+    enter("olga", found(*AVOIDS))
+    standing = Standing.objects.get()
+    assert (standing.judgings, standing.score) == (2, pytest.approx(1.98))
+    assert standing.score_lo < 1.48
+    ownership.submission_delete(first.submission)
+    assert Standing.objects.get().score_lo < 1.48
+
+
+def test_the_best_of_a_method_is_the_one_of_which_most_counts(three: None) -> None:
+    field = overview.read_field(factories.version().task.suite, factories.gpu_kind())
+    [marks] = field.best.values()
+    [mark] = marks.values()
+    assert (mark.score, mark.counts, mark.trust) == (pytest.approx(1.70), pytest.approx(1.70), "replayed")
+
+
+def test_a_bound_that_could_enter_the_first_places_is_audited_though_its_lower_end_could_not(three: None) -> None:
+    for name, score in (("a", 2.5), ("b", 2.4), ("c", 2.3)):
+        enter(name, replayed(score))
+    assert _is_audited(found(1.98, 1.45, 2.35, "bounded"))
+    assert not _is_audited(found(*AVOIDS))
+
+
+def _is_audited(report: Report) -> bool:
+    return wants_audit(enter("late", report, f"// {report.score}\n"), report)
+
+
+def test_the_api_lists_entries_as_the_page_does(three: None, client: Any) -> None:
+    query = {"task": "/".join(factories.TASK), "device": factories.gpu_kind().slug}
+    rows = client.get(reverse("api:leaderboard"), query).json()
+    assert [entry["rank"] for entry in rows["entries"]] == [1, 1, 3]
