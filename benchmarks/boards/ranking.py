@@ -45,14 +45,19 @@ class Entry(Generic[Key]):
     def counts(self) -> float:
         return what_counts(self.score, self.lo, self.trust)
 
+    @property
+    def reaches(self) -> float:
+        """As far above what counts as the interval reaches above the score."""
+        return self.counts * self.hi / self.score
+
 
 def rank(entries: Iterable[Entry[Key]]) -> dict[Key, int]:
     """The rank of every entry, in the order in which a board lists them.
 
     Best first, by what counts. A new group starts where an entry's interval is separated from that of the group's FIRST
     entry (overlap itself is not transitive). A group shares the rank 1 + entries above it; inside, what is known best
-    and then what was verified first comes first. A bound joins the best group whose first entry it overlaps, since its
-    interval is wide. It is the first of a group by its lower end alone, so it brings no two separated entries together.
+    and then what was verified first comes first. The interval of a bound is moved down to what counts of it, so that
+    its gap takes it into no better group.
     """
     ranks: dict[Key, int] = {}
     for group in _groups(entries):
@@ -68,12 +73,10 @@ def _place_in_group(entry: Entry[Key]) -> tuple[int, datetime]:
 def _groups(entries: Iterable[Entry[Key]]) -> list[list[Entry[Key]]]:
     groups: list[list[Entry[Key]]] = []
     for entry in sorted(entries, key=lambda entry: (-entry.counts, entry.verified_at, -entry.lo)):
-        asked = groups if is_bound(entry.trust) else groups[-1:]
-        joined = next((group for group in asked if entry.hi >= group[0].lo), None)
-        if joined is None:
-            groups.append([entry])
+        if groups and entry.reaches >= groups[-1][0].lo:
+            groups[-1].append(entry)
         else:
-            joined.append(entry)
+            groups.append([entry])
     return groups
 
 

@@ -248,10 +248,10 @@ def test_of_a_bound_the_lower_end_counts_for_ranks_bests_and_records(path: Path)
         {"id": "slow", **scored(1.55, [1.53, 1.57], "replayed"), "by": "cleo"},
     ]
     load_bundle(bundle_file(path, entries=entries))
-    assert dict(RecordedEntry.objects.values_list("name", "rank")) == {"avoids": None, "own": 1, "wide": 1, "slow": 3}
+    assert dict(RecordedEntry.objects.values_list("name", "rank")) == {"avoids": None, "own": 1, "slow": 2, "wide": 3}
     bundle = selectors.bundle_named("bundle")
     board = selectors.board(bundle, "robust-kbench", "mnist_linear_relu", "forward")
-    assert [row.name for row in board.rows] == ["own", "wide", "slow"]
+    assert [row.name for row in board.rows] == ["own", "slow", "wide"]
     assert [row.name for row in board.history] == ["wide", "own"]
     assert [row.name for row in selectors.leaders(bundle)] == ["own"]
     assert selectors.comparison(bundle).rows[0].marks[0].score == 1.70
