@@ -32,9 +32,12 @@ from .proof_tables import PAPER
 
 RESULTS, RULES = Path("docs/results"), Path("benchmarks/rules")
 SEARCHED = ("h200/search-judged.jsonl", "h100/searches-judged.jsonl")
-SEARCHES = "h100/searches.jsonl"
+TUNED = "h200/constants-judged.jsonl"
+SEARCHES = ("h100/searches.jsonl", "h200/constants-searches.jsonl")
 H200 = ("h200/repeat.jsonl", "h200/kernels.jsonl", SEARCHED[0])
 TEMPLATES = BundleMethod(slug="template-evo", title="Search over a template", kind="agent")
+CONSTANTS = BundleMethod(slug="constants", title="Search over a kernel's constants", kind="agent")
+METHODS = {**dict.fromkeys(SEARCHED, TEMPLATES), TUNED: CONSTANTS}
 CPU_ABOUT = "The shipped C++ kernels as they were before they were rewritten to run without AVX-512."
 KIND = "The rule set called every processor `cpu`; this one has AVX-512."
 
@@ -71,8 +74,9 @@ WANTED = (
         "nvidia-h200",
         "NVIDIA H200",
         "rk-2",
-        ("h200/kernels-rk2.jsonl",),
-        "The shipped CUDA and Triton kernels on one H200, their recorded calls replayed by a separate process.",
+        ("h200/kernels-rk2.jsonl", TUNED),
+        "The shipped CUDA and Triton kernels on one H200, and what a search over the constants of one of them found on "
+        "another. A separate process replayed their recorded calls.",
         ("nvidia-h200",),
         with_paper=True,
     ),
@@ -131,15 +135,15 @@ def main() -> int:
 
 def bundle(wanted: BundlePlan, sources: dict[str, str]) -> tuple[BundleHeader, list[BundleEntry]]:
     latest: dict[tuple[str, str], tuple[datetime, dict[str, Any]]] = {}
-    searched = set()
+    searched: dict[str, BundleMethod] = {}
     for file in wanted.files:
         for moment, report in reports(file):
-            if fits(report, wanted) and (file != SEARCHED[1] or report.get("kind") == "winner"):
+            if fits(report, wanted) and (file not in (SEARCHED[1], TUNED) or report.get("kind") == "winner"):
                 latest[report["task"], report["source_sha256"]] = (moment, report)
-                searched |= {report["source_sha256"]} if file in SEARCHED else set()
+                if file in METHODS:
+                    searched[report["source_sha256"]] = METHODS[file]
     entries = [
-        entry(moment, report, sources, TEMPLATES if report["source_sha256"] in searched else None)
-        for moment, report in latest.values()
+        entry(moment, report, sources, searched.get(report["source_sha256"])) for moment, report in latest.values()
     ]
     entries.sort(key=lambda item: (item.task, item.method.slug, item.judged_at))
     rules = RULES / f"{wanted.ruleset}.toml"
@@ -203,9 +207,9 @@ def reports(file: str) -> Iterator[tuple[datetime, dict[str, Any]]]:
 
 
 def winners_by_hash() -> dict[str, str]:
-    """What searches on an H100 found, by the hash of its text."""
-    runs = [json.loads(line) for line in (RESULTS / SEARCHES).read_text().splitlines()]
-    texts = [run["source"] for run in runs if run.get("source")]
+    """What searches on GPUs found, by the hash of its text."""
+    runs = [json.loads(line) for file in SEARCHES for line in (RESULTS / file).read_text().splitlines()]
+    texts = [found["source"] for run in runs for found in run.get("contenders", [run]) if found.get("source")]
     return {hashlib.sha256(text.encode()).hexdigest(): text for text in texts}
 
 

@@ -8,6 +8,7 @@ import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from agents.evolve.events import LogEvent
@@ -70,14 +71,28 @@ def best_at(curve: Iterable[Sequence[Any]], at_s: float) -> float | None:
     return found[-1] if found else None
 
 
-def winner_of(events: Sequence[LogEvent]) -> tuple[str, str, float] | None:
-    """Candidate, hash of its source and score of the best one that was accepted."""
+@dataclass(frozen=True)
+class Contender:
+    """An accepted candidate, by one judging."""
+
+    candidate: str
+    source_sha256: str
+    score: float
+
+
+def contenders_of(events: Sequence[LogEvent], most: int) -> list[Contender]:
+    """The best accepted candidates, the best first. The first one's score owes something to chance."""
     sources = {event.candidate: event.payload for event in events if event.type == "proposal.received"}
     judged = [event for event in events if event.type == "evaluation.finished" and event.payload["result"]["score"]]
-    if not judged:
-        return None
-    best = max(judged, key=lambda event: float(event.payload["result"]["score"]))
-    return str(best.candidate), str(sources[best.candidate]["source_sha256"]), float(best.payload["result"]["score"])
+    found = [
+        Contender(
+            str(event.candidate),
+            str(sources[event.candidate]["source_sha256"]),
+            float(event.payload["result"]["score"]),
+        )
+        for event in judged
+    ]
+    return sorted(found, key=lambda item: -item.score)[:most]
 
 
 def compared(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, Any] | None:

@@ -7,10 +7,10 @@
     judge   winners and shipped kernels by turns, in full, `--rounds` times
 
 Baselines and shipped kernels are compiled before any clock starts. FOLDER gets `searches.jsonl` (a line for each run:
-curve, rates, seconds by stage, the winner's source), `judged.jsonl` (a line for each judging, as `lab.bench.proof`
-writes them), `probe.jsonl`, and `logs.tar.gz` with the whole log of each run, for `lab.bench.record_run`. What lies in
-the folders of `--from` is not done again, and nothing begins that would not end within `--budget-s`. Not covered:
-searches without a sandbox (`search.py`).
+curve, rates, seconds by stage, the best candidates with their sources), `judged.jsonl` (a line for each judging, as
+`lab.bench.proof` writes them), `probe.jsonl`, and `logs.tar.gz` with the whole log of each run, for
+`lab.bench.record_run`. What lies in the folders of `--from` is not done again, and nothing begins that would not end
+within `--budget-s`. Not covered: searches without a sandbox (`search.py`).
 """
 
 import argparse
@@ -23,7 +23,7 @@ import tarfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ from benchmarks.harness import (
     prepare_task,
     shipped_kernel,
 )
-from lab.gpu.search_curves import account, compared, table, winner_of
+from lab.gpu.search_curves import account, compared, contenders_of, table
 
 # Their templates make the same kind of kernel as what ships, whose settings were found on an H200 or by hand. Left out:
 # products and convolutions (what ships uses clusters or wgmma, which no template has), and layernorm/backward and the
@@ -159,6 +159,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--levers", type=lambda text: text.split(","), default=["all"], help=", ".join(LEVERS))
     parser.add_argument("--seconds", type=float, default=200.0, help="of each search")
     parser.add_argument("--rounds", type=int, default=4, help="judgings of each winner and each shipped kernel")
+    parser.add_argument("--contenders", type=int, default=1, help="candidates of each task that are judged again")
     parser.add_argument("--budget-s", type=float, default=560.0)
     parser.add_argument("--generation-size", type=int, default=48)
     parser.add_argument("--audit-fraction", type=float, default=0.02)
@@ -261,14 +262,15 @@ def searched(sitting: GpuSearches, name: str, lever: str) -> None:
     ended = run(arguments_of(sitting, name, lever, folder), folder / "told.log", sitting)
     with JsonlLog(folder) as log:
         events = log.read()
-        found = winner_of(events) if events else None
-        source = log.get_source(found[1]) if found else None
+        found = [
+            {**asdict(item), "source": log.get_source(item.source_sha256)}
+            for item in (contenders_of(events, sitting.options.contenders) if events else ())
+        ]
     if not events:
         print(f"!! {name} with {lever}: {(folder / 'told.log').read_text()[-1500:]}", flush=True)
         return
     head = {"task": name, "lever": lever, "seed": sitting.options.seed, "ended": ended}
-    winner = {"candidate": found[0], "source_sha256": found[1], "score": found[2]} if found else None
-    record = {**head, **account(events), "winner": winner, "source": source}
+    record = {**head, **account(events), "contenders": found}
     sitting.keep("searches.jsonl", record)
     rates = f"{record['decided']} decided, {record['decided_per_minute']} a minute"
     print(f"search {name} {lever}: best {record['best']}, {rates}, {record['told']}, {record['seconds']}", flush=True)
@@ -361,12 +363,13 @@ def turns(sitting: GpuSearches, entries: Mapping[str, Mapping[str, Source]]) -> 
 
 
 def sources_of(sitting: GpuSearches, name: str) -> dict[str, Source]:
-    """The shipped kernel, and the winner with the best score of all levers."""
-    records = [item for item in sitting.known("searches.jsonl") if item["task"] == name and item["winner"]]
-    if not records:
-        return {}
-    best = max(records, key=lambda item: float(item["winner"]["score"]))
-    return {"shipped": sitting.shipped(name), "winner": Source(best["source"], sitting.options.language)}
+    """Shipped kernel and best candidates of all levers, by one judging each, so the first may be so by chance."""
+    records = [item for item in sitting.known("searches.jsonl") if item["task"] == name]
+    found = sorted((item for record in records for item in record["contenders"]), key=lambda item: -item["score"])
+    different = list(dict.fromkeys(item["source"] for item in found))[: sitting.options.contenders]
+    names = ("winner", *(f"contender {place}" for place in range(2, len(different) + 1)))
+    sources = {kind: Source(text, sitting.options.language) for kind, text in zip(names, different, strict=False)}
+    return {"shipped": sitting.shipped(name), **sources} if sources else {}
 
 
 def judged(sitting: GpuSearches, name: str, source: Source, *, energy: bool) -> dict[str, Any]:
@@ -395,7 +398,8 @@ def tell_comparisons(sitting: GpuSearches) -> None:
             for kind, source in sources.items()
         }
         if sources:
-            found[name] = {**scores, "compared": compared(scores["winner"], scores["shipped"])}
+            ratios = {kind: compared(scores[kind], scores["shipped"]) for kind in scores if kind != "shipped"}
+            found[name] = {**scores, "compared": ratios}
             print(f"{name}: {found[name]}", flush=True)
     (sitting.options.out / "compared.json").write_text(json.dumps(found))
 
