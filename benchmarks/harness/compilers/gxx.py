@@ -42,6 +42,7 @@ _RETRY_S = 600.0
 REMARKS = "remarks"
 _REMARKS_BYTES = 256 << 10
 _failed_until_s: dict[Path, float] = {}
+_TOO_DEEP = "error: #include nested depth"
 # what the compiler says when something that the stock header brings is missing from ours
 _MISSING_NAME = re.compile(
     r"not a member of ‘(?:torch|at|c10|std|py)|‘(?:torch|at|c10|std|py)::[^‘’]*’ has not been declared"
@@ -65,7 +66,7 @@ class Gxx:
         shop.give({f"{MODULE}.cpp": source.text})
         return fallback(
             [functools.partial(_attempt, shop, tier, tvm_ffi_for(source.text)) for tier in self._tiers],
-            lambda outcome: bool(_MISSING_NAME.search(outcome.log)),
+            _more_headers_may_help,
         )
 
 
@@ -120,8 +121,13 @@ def readable(source: Source, shop: Workshop) -> Compilation:
     shop.give({f"{MODULE}.cpp": source.text})
     return fallback(
         [functools.partial(_readable, shop, tier, tvm_ffi_for(source.text)) for tier in TIERS],
-        lambda outcome: bool(_MISSING_NAME.search(outcome.log)),
+        _more_headers_may_help,
     )
+
+
+def _more_headers_may_help(outcome: Compilation) -> bool:
+    """Not where a source includes itself for ever: each of its copies complains, also about what our header brings."""
+    return _TOO_DEEP not in outcome.log and bool(_MISSING_NAME.search(outcome.log))
 
 
 def _readable(shop: Workshop, tier: str, library: Library) -> Compilation:
