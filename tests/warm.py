@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.harness import Rules, default_rules, tracks
+from benchmarks.harness import Rules, TaskSpec, default_rules, tracks
 from benchmarks.harness.measuring import baselines
 from benchmarks.harness.measuring.contestants import Actor, Contestant
 from benchmarks.harness.measuring.faults import Fault
@@ -30,6 +30,12 @@ def few_calls(rules: Rules) -> Rules:
     return replace(
         rules, verify=replace(rules.verify, calls_per_config=2), time=replace(rules.time, steps_per_config=2)
     )
+
+
+def one_of_each_group(task: TaskSpec, device: str) -> TaskSpec:
+    """The task with the first configuration of each group on this class of devices, a hidden one included."""
+    first = {config.group: config for config in reversed(task.configs_for(device))}
+    return replace(task, configs={device: tuple(reversed(first.values()))})
 
 
 class Crews:

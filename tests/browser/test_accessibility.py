@@ -10,7 +10,7 @@ import pytest
 from lab.site.addresses import PAGES, Address, addresses
 from lab.site.serving import Site
 
-from .seeded import AXE, demand_fits, grave_violations, log_in
+from .seeded import AXE, GRAVE, demand_fits, grave_violations, log_in
 
 pytestmark = pytest.mark.browser
 NO_PAGES = (
@@ -30,6 +30,10 @@ NO_PAGES = (
     "/metrics",
 )
 FILES = ("format=csv", ".jsonl")
+IMPACTS_LEFT_OUT = """
+() => axe._audit.rules.filter((rule) => !rule.enabled && ["minor", "moderate"].includes(rule.impact))
+  .map((rule) => [...rule.any, ...rule.all, ...rule.none].map((check) => axe._audit.checks[check.id ?? check].impact))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +82,15 @@ def test_a_colour_that_one_text_of_many_has_is_found(browser: Any, other: str) -
     found = grave_violations(page, colours_only=True)
     page.close()
     assert [text.partition(":")[0] for text in found] == (["color-contrast"] if other else [])
+
+
+def test_a_rule_that_is_left_out_could_find_nothing_grave(browser: Any) -> None:
+    page = browser.new_page()
+    page.evaluate(AXE)
+    left_out = page.evaluate(IMPACTS_LEFT_OUT)
+    page.close()
+    assert len(left_out) > 10
+    assert {impact for impacts in left_out for impact in impacts}.isdisjoint(GRAVE)
 
 
 def test_most_addresses_are_pages() -> None:

@@ -12,7 +12,6 @@ task. Not covered: what stands in a ranked score, which needs a full judging; th
 
 import math
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -20,7 +19,7 @@ import pytest
 
 from benchmarks.harness import Paths, Report, Rules, TaskSpec, Verdict, default_suites, find_task, judge
 from scripts.corpus import Case, read_cases
-from tests.warm import Crews, few_calls
+from tests.warm import Crews, few_calls, one_of_each_group
 
 CASES = [*(case for case in read_cases("cpu") if case.in_tests), *read_cases("cuda")]
 DEVICES = {"cpu": "cpu", "cuda": "cuda:0"}
@@ -62,7 +61,7 @@ def report(case: Case, reports: dict[str, Report], rules: Rules, paths: Paths, c
 def judged(case: Case, rules: Rules, paths: Paths, *, whole: bool) -> Report:
     """By the fewest calls that can decide, unless `whole`."""
     task = task_named(case.task)
-    few = [] if whole else [(one_of_each_group(case.task), few_calls(rules))]
+    few = [] if whole else [(one_of_each_group(task, case.device), few_calls(rules))]
     for spec, way in [*few, (task, rules)]:
         for _ in range(case.judgings):
             report = judge(case.source(), spec, case.changed(way), paths, device=DEVICES[case.device], quick=True)
@@ -74,14 +73,6 @@ def judged(case: Case, rules: Rules, paths: Paths, *, whole: bool) -> Report:
 @cache
 def task_named(name: str) -> TaskSpec:
     return find_task(default_suites(), name)
-
-
-@cache
-def one_of_each_group(name: str) -> TaskSpec:
-    """The task with the first configuration of each group, a hidden one included."""
-    task = task_named(name)
-    first = {config.group: config for config in reversed(task.configs_for("cpu"))}
-    return replace(task, configs={"cpu": tuple(first.values())})
 
 
 def missing(device: str) -> str:

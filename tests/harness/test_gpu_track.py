@@ -38,6 +38,7 @@ from benchmarks.harness.measuring.contestants import CallResult
 from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.sandbox.isolation import Child
 from benchmarks.harness.tasks.spec import TaskSpec
+from tests.warm import one_of_each_group
 
 pytestmark = pytest.mark.sandbox
 
@@ -48,7 +49,7 @@ STAND_IN = Gpu("host:0", "Stand-in", "host-0", "none", 8 << 30, "sm_90", (), acc
 
 @pytest.fixture(scope="module")
 def task() -> TaskSpec:
-    return find_task(default_suites(), "mnist_linear_relu/forward")
+    return one_of_each_group(find_task(default_suites(), "mnist_linear_relu/forward"), "cuda")
 
 
 @pytest.fixture(scope="module")

@@ -165,6 +165,21 @@ def test_a_target_gets_its_own_instructions_where_it_has_some(target: str | None
     assert f"-gencode=arch=compute_{code},code=sm_{code}" in Nvcc(target)._flags(RULES)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("auto y = torch::cat({a, b}, 0);", "#define KBENCH_NEEDS_LISTS\n"),
+        ("y.index_put_({rows}, x);", "#define KBENCH_NEEDS_LISTS\n"),
+        ("c10::List<at::Tensor> all;", "#define KBENCH_NEEDS_LISTS\n"),
+        ("const at::ITensorListRef& all", "#define KBENCH_NEEDS_LISTS\n"),
+        ("int index = threadIdx.x; y[index] = x.index;", ""),
+        ("at::globalContext().setUserEnabledCuDNN(true);", "#define KBENCH_NEEDS_CONTEXT\n"),
+    ],
+)
+def test_a_source_gets_the_headers_that_its_words_need(text: str, expected: str) -> None:
+    assert needs(text) == expected
+
+
 class _Fixed(Nvcc):
     """Without asking for an nvcc, which this machine may lack."""
 

@@ -32,16 +32,17 @@ from .toolchain import (
     host_compiler_version,
     includes,
     packages,
-    torch_libraries,
 )
 from .tvm_ffi import Library, tvm_ffi_for
 
 TIERS = ("binding", "thin", "stock")  # of headers; all but the last are ours, precompiled
 _PRECOMPILED = "kbench.h.gch"
+_LIBRARIES = ("libc10.so", "libtorch_cpu.so", "libtorch_python.so")
 _RETRY_S = 600.0
 REMARKS = "remarks"
 _REMARKS_BYTES = 256 << 10
 _failed_until_s: dict[Path, float] = {}
+_TOO_DEEP = "error: #include nested depth"
 # what the compiler says when something that the stock header brings is missing from ours
 _MISSING_NAME = re.compile(
     r"not a member of ‘(?:torch|at|c10|std|py)|‘(?:torch|at|c10|std|py)::[^‘’]*’ has not been declared"
@@ -65,7 +66,7 @@ class Gxx:
         shop.give({f"{MODULE}.cpp": source.text})
         return fallback(
             [functools.partial(_attempt, shop, tier, tvm_ffi_for(source.text)) for tier in self._tiers],
-            lambda outcome: bool(_MISSING_NAME.search(outcome.log)),
+            _more_headers_may_help,
         )
 
 
@@ -120,8 +121,13 @@ def readable(source: Source, shop: Workshop) -> Compilation:
     shop.give({f"{MODULE}.cpp": source.text})
     return fallback(
         [functools.partial(_readable, shop, tier, tvm_ffi_for(source.text)) for tier in TIERS],
-        lambda outcome: bool(_MISSING_NAME.search(outcome.log)),
+        _more_headers_may_help,
     )
+
+
+def _more_headers_may_help(outcome: Compilation) -> bool:
+    """Not where a source includes itself for ever: each of its copies complains, also about what our header brings."""
+    return _TOO_DEEP not in outcome.log and bool(_MISSING_NAME.search(outcome.log))
 
 
 def _readable(shop: Workshop, tier: str, library: Library) -> Compilation:
@@ -146,19 +152,32 @@ def _attempt(shop: Workshop, tier: str, library: Library) -> Compilation:
     place, binary = shop.scratch, f"{MODULE}.so"
     steps = [
         [*compiling, "-c", f"{MODULE}.cpp", "-o", f"{place}/a.o"],
+        *_hollow_libraries(place),
         [
             host_compiler(),
             "-shared",
             f"{place}/a.o",
             "-o",
             f"{place}/{binary}",
-            *torch_libraries("c10", "torch", "torch_cpu", "torch_python"),
+            "-Wl,--no-as-needed",
+            *(f"{place}/{name}" for name in _LIBRARIES),
             "-fopenmp",
             "-Wl,--as-needed",
             *library.linking,
         ],
     ]
     return shop.make(steps, f"{place}/{binary}", room, shop.folder / binary)
+
+
+def _hollow_libraries(place: str) -> list[list[str]]:
+    """Steps that leave libraries with the names of torch's in `place`, and nothing in them.
+
+    A shared object may leave names open, so it needs of a library no more than the name. To read torch's own, with
+    hundreds of thousands of names, takes the linker most of its time.
+    """
+    nothing, linking = f"{place}/nothing.o", [host_compiler(), "-shared", "-nostdlib"]
+    made = [[*linking, f"-Wl,-soname,{name}", nothing, "-o", f"{place}/{name}"] for name in _LIBRARIES]
+    return [[host_compiler(), "-c", "-x", "assembler", "/dev/null", "-o", nothing], *made]
 
 
 def _compiling(shop: Workshop, tier: str, library: Library) -> tuple[Room, list[str]]:

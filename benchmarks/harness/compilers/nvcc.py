@@ -58,6 +58,9 @@ _UNQUALIFIED = re.compile(r"(?<![.\w>:])(\w+)\s*\(")
 _NEEDS = {
     "KBENCH_NEEDS_CONTEXT": re.compile(r"\bglobalContext\b|\bat::Context\b"),
     "KBENCH_NEEDS_CUDA_LIBRARIES": re.compile(r"cublas|cusparse|cusolver|CUDABlas|CUDABLAS|CUDASparse|CUDASolver"),
+    "KBENCH_NEEDS_LISTS": re.compile(
+        r"\bcat\b|(?:\.|->|::)\s*\w*index(?:_put_?)?\s*\(|\bI\w*ListRef\b|::List\b|\bIValue\b"
+    ),
 }
 _USES_NAMESPACE = re.compile(r"\busing\s+namespace\s+(?:at|torch)\b")
 _NVCC_OF_PIP = ("cu13", "cu12")

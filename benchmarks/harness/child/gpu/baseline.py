@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ...protocol import Link, control_words
-from ..baseline import compiled_copy
+from ..baseline import compiled_copy, without_precompiled_headers
 from ..check import load_reference
 from ..inputs import call_arguments
 from ..shell import Call, Function, connect
@@ -36,6 +36,7 @@ def main(arguments: Sequence[str]) -> None:
     exact_arithmetic()
     if "compile" in arguments:
         import_module("torch._inductor.compile_fx")  # takes seconds
+        without_precompiled_headers()
     sleep_until_called(link, arguments)
     device = start_device(arguments[1])
     link.send(awake=True)
@@ -47,6 +48,7 @@ def main(arguments: Sequence[str]) -> None:
         return
     eager: Function = getattr(load_reference(Path(message["task"])), message["direction"])
     if message["prepare"]:
+        without_precompiled_headers()
         if device.device.type == "cuda":
             tune_by_cold_calls(device)
         with in_turns(link, device) if message["in_turns"] else nullcontext():
