@@ -589,14 +589,19 @@ def test_a_baseline_says_how_often_it_lacked_memory_for_its_calls(monkeypatch: p
     def fails(*_: Any) -> None:
         raise RuntimeError("for another reason")
 
-    cases = (([lambda: None], 0), ([swallows, swallows], 2), ([raises, swallows], 1), ([gives_up, swallows], 2))
-    for functions, lacked in cases:
+    cases = (
+        ([lambda: None], 0, True),
+        ([swallows, swallows], 2, True),
+        ([raises, swallows], 1, False),
+        ([gives_up, swallows], 2, False),
+    )
+    for functions, lacked, works in cases:
         replayer._page = (ctypes.c_uint64 * (CONTROL_BYTES // 8))()
         count_lacks(replayer._page)
         replayer._pool = object()  # type: ignore[assignment]
         replayer._functions, replayer._calls = [[each] for each in functions], [SimpleNamespace(sets=[()])]  # type: ignore[list-item]
         replayer._programs = {(0, 0): []}
-        replayer._reserve(0, range(len(functions)))
+        assert replayer._reserve(0, range(len(functions))) is works
         assert replayer._page[Word.LACKED] == lacked
         assert (replayer._programs, replayer._pool) == ({}, None), "what was captured is given up first"
     replayer._functions = [[fails]]  # type: ignore[list-item]

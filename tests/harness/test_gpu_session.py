@@ -292,8 +292,9 @@ def test_bounded_baselines_take_their_memory_while_the_candidates_are_frozen(
         words = {Word.LACKED: 5 if name == "baseline" else 0}
         return SimpleNamespace(child=child, link=link, control=SimpleNamespace(words=words))
 
-    def reserved(baseline: Any, word: str = "") -> None:
+    def reserved(baseline: Any, word: str = "") -> dict[str, Any]:
         baseline.control.words[Word.LACKED] += lacked if word == "reserved" else 0
+        return {"works": True}
 
     crew: Any = SimpleNamespace(baselines=[actor("baseline")], end_executors=lambda: None)
     own: Any = SimpleNamespace(
@@ -318,10 +319,11 @@ def test_bounded_baselines_take_their_memory_while_the_candidates_are_frozen(
     assert order == [*first, *calls, *served]
 
 
+@pytest.mark.parametrize("works", [True, False])
 def test_baselines_that_cannot_be_captured_call_everything_before_the_submission_is_loaded(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, *, works: bool
 ) -> None:
-    """Else libraries would choose their kernels beside it."""
+    """Else libraries would choose their kernels beside it; and a call that fails would fail again beside it."""
     order: list[str] = []
 
     def fails(*_: Any) -> None:
@@ -331,17 +333,20 @@ def test_baselines_that_cannot_be_captured_call_everything_before_the_submission
     gpu = replace(session.setting.gpu, accelerator="cuda")
     own: Any = SimpleNamespace(
         setting=replace(session.setting, gpu=gpu),
-        _reserve_for_baselines=lambda: order.append("reserved"),
+        _reserve_for_baselines=lambda: order.append("reserved") or works,
         _lacked=lambda: 3,
         _lacked_before=0,
         _make_room_for_baselines=lambda: order.append("room"),
         repeats_replay=False,
         fill=lambda _: 0,
+        _needs="",
     )
     for name in ("crew", "_referee", "_layout", "_sets", "_draw_again", "_cut_log", "_captured"):
         setattr(own, name, None)
     monkeypatch.setattr(Replay, "capture_baselines", fails)
-    GpuSession._capture_baselines(own, Laps())
+    with nullcontext() if works else pytest.raises(Fault, match="more memory than is free on this GPU") as raised:
+        GpuSession._capture_baselines(own, Laps())
+    assert works or raised.value.verdict is Verdict.INTERNAL_ERROR
     assert (order, own.replay, own.not_replayed) == (["reserved", "room"], None, "eager: no")
     assert own._lacked_before == 3, "what it lacks without a submission is not the submission's fault"
 
@@ -352,11 +357,15 @@ def test_memory_that_is_lacking_when_the_submission_is_gone_is_not_held_by_it() 
     for session.is_alone, session._has_loaded, session._needs, error in (
         (False, True, "", LacksMemory),  # whether it is the submission's fault is decided without it
         (True, False, "", LacksMemory),
-        (True, False, told, Fault),  # the task alone is too large
-        (True, True, told, LacksMemory),  # it was not before
+        (True, False, told, Fault),  # another program may hold the rest
+        (True, True, told, LacksMemory),  # it was enough before
     ):
-        with pytest.raises(error), session._memory():
+        with pytest.raises(error) as raised, session._memory():
             raise RefereeError("CUDA out of memory")
+        assert ("the kernel left" in str(raised.value)) is not session.is_alone
+        if isinstance(raised.value, Fault):
+            assert raised.value.verdict is Verdict.INTERNAL_ERROR
+            assert told in raised.value.reason
 
 
 def test_a_failure_of_ours_before_a_large_task_is_judged_is_not_the_submissions(

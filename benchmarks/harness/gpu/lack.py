@@ -5,7 +5,9 @@ ended and the verdict is NOISY; for an hour, judgings of that task on any GPU of
 before they start, and no session is kept for the task. If memory is lacking later, the submission may have taken it, or
 may only say so. Then the verdict is NOISY as well, but for an hour only judgings of the same file (and of the few files
 that share its mark) have such sessions ended: a submission ends none in its first judging, and marks no task.
-What still lacks memory then is the submission's fault if the judging works without it. Not covered: how much memory a
+What still lacks memory then is the submission's fault if the judging works without it. If it lacked before the
+submission was loaded, and no session waited, it is never the submission's fault: another program, or a process that
+could not be ended, may hold the memory. Not covered: how much memory a
 judging takes (`capacity.py`).
 """
 
@@ -24,6 +26,8 @@ from .discovery import Gpu
 from .room import demand_room
 
 CROWDED_S = 3600.0
+_ALONE = "the judge found too little GPU memory while nothing of the kernel was there"
+_LEFT = "the kernel left too little GPU memory for its judging"
 _HELD = "sessions that waited for other submissions held memory that was needed"
 
 
@@ -84,17 +88,28 @@ def next_time_alone(binary: Path) -> Fault:
     return Fault(Verdict.NOISY, f"{_HELD}; they will end before it is judged again")
 
 
+def needs_more(needs: str = "") -> Fault:
+    """INTERNAL_ERROR: memory is lacking before the submission is loaded, and no session that waits holds it.
+
+    `needs` as for `lack_is_told`. The rest is held by processes that kbench does not know, or by nobody.
+    """
+    reason = "a judging of this task needs more memory than is free on this GPU, even before the kernel is loaded"
+    return Fault(Verdict.INTERNAL_ERROR, f"{reason}; {needs}" if needs else reason, lacks_gpu_memory=True)
+
+
 @contextmanager
-def lack_is_told(needs: str = "", has_lacked: Callable[[], bool] = lambda: False) -> Iterator[None]:
+def lack_is_told(
+    needs: str = "", has_lacked: Callable[[], bool] = lambda: False, *, is_alone: bool = False
+) -> Iterator[None]:
     """Raises LacksMemory in place of a RefereeError if that tells of it, or if memory `has_lacked`.
 
     Our own processes fit into the GPU by design. `needs` tells how much the task alone takes, where that is much of the
-    GPU.
+    GPU. If the judge `is_alone`, nothing of the submission holds memory.
     """
     try:
         yield
     except RefereeError as error:
         if may_lack_gpu_memory(str(error)) or has_lacked():
-            reason = "the kernel left too little GPU memory for its judging"
+            reason = _ALONE if is_alone else _LEFT
             raise LacksMemory(f"{reason}; {needs}" if needs else reason) from error
         raise

@@ -41,7 +41,7 @@ from . import capacity
 from .crew import STANDBY, Crew, CrewSpec
 from .discovery import Gpu
 from .gaps import replayed_baselines_us
-from .lack import end_waiting, forget_crowded, is_crowded, lack_is_told, mark_of, next_time_alone
+from .lack import end_waiting, forget_crowded, is_crowded, lack_is_told, mark_of, needs_more, next_time_alone
 from .record import NotReplayable
 from .replay import INPUTS_AT, OUTPUTS_AT, Captured, Replay, Shared
 from .room import demand_room, somebody_waits
@@ -173,7 +173,7 @@ class GpuSession(Session[Actor]):
 
     def _capture_baselines(self, laps: Laps) -> None:
         """Before anything of the submission runs. In a control run they do what they did in the judging that failed."""
-        self.not_replayed, setting = "", self.setting
+        self.not_replayed, setting, works = "", self.setting, True
         self.replay = replay = Replay(
             crew=self.crew,
             referee=self._referee,
@@ -193,7 +193,7 @@ class GpuSession(Session[Actor]):
                 replay.capture_baselines(self.fill, functions)
             except NotReplayable as error:
                 self.replay, self.not_replayed = None, str(error)
-                self._reserve_for_baselines()  # so that libraries choose their kernels now
+                works = self._reserve_for_baselines()  # so that libraries choose their kernels now
             else:
                 if self.measures_gaps and not setting.control:
                     self._captured.replayed_us = replayed_baselines_us(replay, self.fill, functions)
@@ -203,6 +203,8 @@ class GpuSession(Session[Actor]):
         lacked_before, self._lacked_before = self._lacked_before, self._lacked()
         if self._lacked_before > lacked_before:
             self._make_room_for_baselines()
+        if not works:
+            raise needs_more(self._needs)  # in the judging the same call would fail again
 
     @property
     def replayed_baselines_us(self) -> dict[str, float]:
@@ -269,14 +271,19 @@ class GpuSession(Session[Actor]):
             self._await_baseline(baseline)
             baseline.child.freeze()
 
-    def _reserve_for_baselines(self) -> None:
-        """Makes them take the memory that their calls need, one after the other while nothing else runs."""
+    def _reserve_for_baselines(self) -> bool:
+        """Makes them take the memory that their calls need, one after the other while nothing else runs.
+
+        Whether all calls found enough. Raises RefereeError if one fails for another reason.
+        """
+        works = True
         for number, functions in enumerate(_functions_of(self.setting.prepared.problems)):
             self.fill(number)
             self._referee.ask("stage", who="baseline0", config=number, places=[])
             for baseline in self.crew.baselines:
                 baseline.link.send(reserve=number, functions=functions)
-                self._await_baseline(baseline, "reserved")
+                works &= bool(self._await_baseline(baseline, "reserved").get("works"))
+        return works
 
     def demand_memory_for_baselines(self) -> None:
         """Raises Fault, OUT_OF_MEMORY, if they found too little at a time since the submission was loaded.
@@ -418,14 +425,17 @@ class GpuSession(Session[Actor]):
 
     @contextmanager
     def _memory(self) -> Iterator[None]:
-        """Raises LacksMemory where our processes lack memory; Fault if nothing of the submission is there to blame."""
+        """Raises LacksMemory where our processes lack memory.
+
+        Fault, INTERNAL_ERROR, if the task takes much of the GPU and the submission is not loaded yet.
+        """
         try:
-            with lack_is_told(self._needs, lambda: self._lacked() > self._lacked_before):
+            with lack_is_told(self._needs, lambda: self._lacked() > self._lacked_before, is_alone=self.is_alone):
                 yield
         except LacksMemory as error:
             is_too_large = may_lack_gpu_memory(str(error.__cause__))  # the task alone, and no other failure
             if self.is_alone and self._needs and not self._has_loaded and is_too_large:
-                raise Fault(Verdict.OUT_OF_MEMORY, str(error), lacks_gpu_memory=True) from error
+                raise needs_more(self._needs) from error
             raise
 
     def _gate_us(self, who: str, function: int) -> float:
