@@ -36,7 +36,7 @@ def lacked_memory(error: Exception) -> bool:
     if isinstance(error, Fault):
         return error.lacks_gpu_memory
     return isinstance(error, LacksMemory) or (
-        isinstance(error, RefereeError | NotAwake) and may_lack_gpu_memory(str(error))
+        isinstance(error, RefereeError | NotAwake) and may_lack_gpu_memory(error.reason)
     )
 
 
@@ -109,7 +109,7 @@ def lack_is_told(
     try:
         yield
     except RefereeError as error:
-        if may_lack_gpu_memory(str(error)) or has_lacked():
+        if may_lack_gpu_memory(error.reason) or has_lacked():
             reason = _ALONE if is_alone else _LEFT
             raise LacksMemory(f"{reason}; {needs}" if needs else reason) from error
         raise

@@ -21,6 +21,7 @@ from ..errors import RefereeError
 from ..measuring.contestants import Actor, CallResult
 from ..measuring.faults import Fault, death, failure
 from ..measuring.laps import Laps
+from ..measuring.last_words import failed
 from ..measuring.memory import Layout
 from ..measuring.session import EAGER, NOTHING, REFEREE_TIMEOUT_S, RefereeProcess, faults_of
 from ..protocol import ProtocolError, Status, Word
@@ -318,7 +319,7 @@ class Replay:
             if "not_captured" in answer:
                 raise not_replayable(self.configs[number], f"its baseline: {answer['not_captured']}")
             if "nodes" not in answer:
-                raise RefereeError(f"a baseline failed: {baseline.child.log_tail(4000)}")
+                raise failed("a baseline failed", baseline.child)
 
     def _try(self, who: str, number: int, choice: int) -> None:
         config = self.configs[number]
@@ -458,13 +459,13 @@ class Replay:
         except (TimeoutError, ProtocolError) as error:
             if theirs:
                 return {"gone": True}
-            raise RefereeError(f"a baseline failed: {actor.child.log_tail(4000)}") from error
+            raise failed("a baseline failed", actor.child) from error
 
     def _receive(self, actor: Actor) -> dict[str, Any]:
         try:
             return actor.receive(REFEREE_TIMEOUT_S)
         except (TimeoutError, ProtocolError) as error:
-            raise RefereeError(f"a baseline failed: {actor.child.log_tail(4000)}") from error
+            raise failed("a baseline failed", actor.child) from error
 
     def _times(self, who: str, answer: dict[str, Any]) -> WordTimes:
         pairs = zip(MEASURED, self._nothing[who], strict=True)

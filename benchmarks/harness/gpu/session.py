@@ -433,7 +433,8 @@ class GpuSession(Session[Actor]):
             with lack_is_told(self._needs, lambda: self._lacked() > self._lacked_before, is_alone=self.is_alone):
                 yield
         except LacksMemory as error:
-            is_too_large = may_lack_gpu_memory(str(error.__cause__))  # the task alone, and no other failure
+            cause = error.__cause__  # the task alone, and no other failure
+            is_too_large = isinstance(cause, RefereeError) and may_lack_gpu_memory(cause.reason)
             if self.is_alone and self._needs and not self._has_loaded and is_too_large:
                 raise needs_more(self._needs) from error
             raise

@@ -29,6 +29,7 @@ from ..sandbox.seccomp import builder_program, supported
 from ..source import Paths, Step, Watcher
 from ..tasks.spec import Config, TaskSpec
 from .contestants import Actor, Contestant
+from .last_words import failed
 from .memory import SharedMemory, describe, lay_out
 
 MachineLock = Callable[[Watcher], AbstractContextManager[None]]
@@ -185,7 +186,7 @@ class Preparation(ABC):
         try:
             yield child
         except ProtocolError as error:
-            raise RefereeError(f"preparing baselines failed: {error}\n{child.child.log_tail(4000)}") from error
+            raise failed(f"preparing baselines failed: {error}", child.child) from error
         except TimeoutError as error:
             raise RefereeError("preparing baselines did not answer") from error
         finally:
