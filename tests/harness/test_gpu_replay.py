@@ -849,6 +849,25 @@ def test_a_call_that_is_repeated_because_its_results_came_late_counts_if_it_was_
     assert (replay.repeated, result.event_us) == (1, 7.0)
 
 
+@pytest.mark.parametrize(
+    ("void", "counted_us"),
+    [
+        ({**ANSWER, "call_us": 42.0, "blind_us": 10.0}, 30.0),
+        ({**ANSWER, "call_us": 12.5, "blind_us": 2.1}, 10.0),  # an honest one whose host was busy
+        ({**ANSWER, "call_us": 42.0, "blind_us": 50.0}, 10.0),
+        ({**ANSWER, "call_us": 42.0, "is_late": True}, 10.0),  # that is how long it was queued
+    ],
+)
+@pytest.mark.parametrize("who", ["candidate0", "baseline0"])
+def test_a_slow_call_whose_end_the_host_saw_late_counts_for_what_it_took_at_least(
+    void: Any, counted_us: float, who: str
+) -> None:
+    """Device code could make the host blind after its slow calls alone, and have these repeated."""
+    replay = replay_of(executor=FakeActor(void, ANSWER))
+    replay.crew.baselines = [FakeActor(void, ANSWER)]  # type: ignore[list-item]
+    assert replay.call(who, 0, 3, 0, compared=True).event_us == counted_us
+
+
 def test_device_code_cannot_make_empty_calls_long() -> None:
     """What they take is subtracted from calls, so an executor's may take little longer than a baseline's."""
     slow = {**ANSWER, "call_us": 9.0, "behind_us": 99.0}
