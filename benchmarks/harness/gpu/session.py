@@ -31,7 +31,7 @@ from ..measuring.session import (
     faults_of,
     files_of,
 )
-from ..protocol import ProtocolError, Status, Word
+from ..protocol import ProtocolError, Word
 from ..report import Verdict
 from ..rules import GpuRules
 from ..sandbox.isolation import inside
@@ -41,9 +41,19 @@ from . import capacity
 from .crew import STANDBY, Crew, CrewSpec
 from .discovery import Gpu
 from .gaps import replayed_baselines_us
-from .lack import end_waiting, forget_crowded, is_crowded, lack_is_told, mark_of, needs_more, next_time_alone
+from .lack import (
+    end_waiting,
+    is_crowded,
+    lack_is_told,
+    lacks_anyway,
+    needs_more,
+    next_time_alone,
+    note_anyway,
+)
+from .marks import COUNT_MAX, mark_of
 from .record import NotReplayable
 from .replay import INPUTS_AT, OUTPUTS_AT, Captured, Replay, Shared
+from .results import result_of
 from .room import demand_room, somebody_waits
 from .warming import warm
 from .word_times import Lateness
@@ -99,6 +109,7 @@ class GpuSession(Session[Actor]):
         self.machine: dict[str, Any] = {}
         self._has_room = False  # no session that waits holds memory
         self._somebody_waited = False  # such sessions may end at any time, but none begins beside this one
+        self._fails_anyway = False  # a baseline's call fails for want of memory where no session holds any
         self._has_loaded = False  # the submission has had a process here
         self._captured = Captured()
         self._lacked_before = 0  # how often baselines had found no memory when nothing of the submission was there
@@ -202,7 +213,7 @@ class GpuSession(Session[Actor]):
             self.replay = None
         lacked_before, self._lacked_before = self._lacked_before, self._lacked()
         if self._lacked_before > lacked_before:
-            self._make_room_for_baselines()
+            self._make_room_for_baselines(self._lacked_before - lacked_before, works=works)
         if not works:
             raise needs_more(self._needs)  # in the judging the same call would fail again
 
@@ -211,21 +222,29 @@ class GpuSession(Session[Actor]):
         """Of the stronger baseline, by visible configuration; empty if they could not be captured."""
         return self._captured.replayed_us
 
-    def _make_room_for_baselines(self) -> None:
-        """They have found too little memory with nothing of the submission there, and libraries chose other kernels.
+    def _make_room_for_baselines(self, lacks: int, *, works: bool) -> None:
+        """They found too little memory `lacks` times with nothing of the submission there; with `works` no call failed.
 
         Raises Fault, NOISY, if sessions that wait held it: these are ended. Else it is what the task gets on this GPU.
         """
+        found = (self.setting.gpu, self.setting.task.name, lacks)
         if self._has_room:
-            forget_crowded(self.setting.task.name)  # it was not for those sessions
-            return
+            note_anyway(*found, works=works)
+        elif lacks_anyway(*found, works=works):
+            self._fails_anyway = not works
+        else:
+            self._end_waiting(lacks)
+
+    def _end_waiting(self, lacks: int = COUNT_MAX) -> None:
         self._has_room = True
-        end_waiting(self.setting.gpu, self.setting.task.name, somebody_waited=self._somebody_waited)
+        waited = self._somebody_waited
+        end_waiting(self.setting.gpu, self.setting.task.name, somebody_waited=waited, lacks=lacks)
 
     def excuse_lack(self) -> None:
         """Raises Fault, NOISY, if the GPU memory that was lacking was held by sessions that wait for submissions."""
         if self.is_alone and not self._has_loaded:
-            self._make_room_for_baselines()
+            if not self._has_room and not self._fails_anyway:
+                self._end_waiting()
         elif self._somebody_waited and not self._has_room:
             raise next_time_alone(self.setting.binary)
 
@@ -421,7 +440,7 @@ class GpuSession(Session[Actor]):
             return actor.broken(timeout_s)
         with faults_of(who):
             actor.child.freeze()
-        return _result(answer, actor)
+        return result_of(answer, actor)
 
     @contextmanager
     def _memory(self) -> Iterator[None]:
@@ -456,29 +475,6 @@ class GpuSession(Session[Actor]):
             except ProtocolError as error:
                 raise self._referee.failed(error) from error
         raise SupervisorError("the referee gave no answer after a call")
-
-
-def _result(answer: dict[str, Any], actor: Actor) -> CallResult:
-    try:
-        status = Status(answer["status"])
-    except ValueError:
-        return CallResult(None, text="the process answered with an unknown status")
-    message = {} if status is Status.OK else actor.pending_message()
-    return CallResult(
-        status=status,
-        wall_us=answer["wall_us"],
-        resume_us=answer["resume_us"],
-        text=str(message.get("text", "")),
-        error=str(message.get("error", "")),
-        early=answer["early"],
-        foreign=not answer["inside"],
-        event_us=answer["event_us"],
-        tail_us=answer["tail_us"],
-        flush_us=answer["flush_us"],
-        gate_us=answer["gate_us"],
-        copied=answer["copied"],
-        throttled=tuple(answer["throttle"]),
-    )
 
 
 def _functions_of(problems: Sequence[str | None]) -> list[list[int]]:

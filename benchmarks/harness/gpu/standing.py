@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from contextlib import ExitStack
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from ..errors import Cancelled, ChildSurvived, LacksMemory, NotStanding, SupervisorError
 from ..measuring.faults import Fault, Stuck
@@ -23,7 +23,8 @@ from ..report import Verdict
 from ..sandbox.outbox import discard
 from .capacity import WAITING_SHARE
 from .crew import Crew, Spare
-from .lack import CROWDED_S, is_crowded
+from .lack import is_crowded
+from .marks import CROWDED_S
 from .replay import Captured
 from .room import PLACES, MemoryPlace
 from .session import PYTHON_SUFFIXES, GpuSession, GpuSetting
@@ -93,7 +94,7 @@ class StandingGpuSession(GpuSession):
         except BaseException as error:
             self.__exit__(None, error, None)
             if self.is_alone and isinstance(error, LacksMemory):
-                self._make_room_for_baselines()
+                self._leave_room()
             raise
         return self
 
@@ -185,15 +186,18 @@ class StandingGpuSession(GpuSession):
                 self._serve_one()
         self.machine = {**self._referee.ask("describe"), "load_s": laps.seconds, "visit": self.visits}
 
-    def _make_room_for_baselines(self) -> None:
+    def _make_room_for_baselines(self, lacks: int, *, works: bool) -> None:
         """What libraries have chosen stays as long as their process, so all of it ends. Raises NotStanding."""
+        self._leave_room()
+
+    def _leave_room(self) -> NoReturn:
         self.stands, self._lacked_room_s = False, time.monotonic()
         raise NotStanding("there was too little GPU memory for the baselines of a session that is kept")
 
     def excuse_lack(self) -> None:
         """Leaves it to a judging without a session that is kept, so this one ends. Raises NotStanding."""
         if self.is_alone:
-            self._make_room_for_baselines()
+            self._leave_room()
         self.stands = False  # leaving it ends it
         raise NotStanding("a kept session left too little GPU memory")
 
