@@ -1,6 +1,7 @@
 """Notes that the workers of a machine share: what has lately lacked memory of a GPU."""
 
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,9 +9,15 @@ import pytest
 
 from benchmarks.harness.errors import SupervisorError
 from benchmarks.harness.gpu import marks
-from benchmarks.harness.gpu.marks import COUNT_MAX, forget, note, noted
+from benchmarks.harness.gpu.marks import COUNT_MAX, forget, mark_of, note, noted
 
 pytestmark = pytest.mark.usefixtures("own_marks")
+
+
+@pytest.fixture(autouse=True)
+def new_worker() -> None:
+    """It has not read the secret yet."""
+    marks._secret.cache_clear()
 
 
 def test_looking_for_a_note_and_forgetting_none_leave_no_file(tmp_path: Path) -> None:
@@ -51,3 +58,55 @@ def test_what_another_user_put_in_place_of_a_note_is_our_fault(tmp_path: Path, m
     make(file)
     with pytest.raises(SupervisorError, match="cannot be used"):
         noted("a/task")
+
+
+def test_an_author_cannot_tell_which_files_share_a_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Else a comment could be chosen so that a new file has the name of one that claimed a lack of memory."""
+    files = [tmp_path / str(number) for number in range(64)]
+    here = [mark_of(file) for file in files]
+    marks._secret.cache_clear()
+    assert [mark_of(file) for file in files] == here, "another worker of this machine"
+    monkeypatch.setattr(marks, "_PREFIX", str(tmp_path / "another-machine-"))
+    assert [mark_of(file) for file in files] != here
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.glob("*secret*")} == {0o600}
+    assert len(list(tmp_path.iterdir())) == 2, "nothing is left of making it"
+
+
+def test_workers_that_start_at_once_have_one_secret(tmp_path: Path) -> None:
+    path, start, found = tmp_path / "secret", threading.Barrier(8), list[bytes]()
+
+    def works() -> None:
+        start.wait()
+        found.append(marks._secret.__wrapped__(path))
+
+    threads = [threading.Thread(target=works) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert len(set(found)) == 1
+
+
+def others(path: Path) -> None:
+    path.write_bytes(bytes(32))
+    path.chmod(0o644)
+
+
+def linked(path: Path) -> None:
+    target = path.with_name("target")
+    target.write_bytes(bytes(32))
+    target.chmod(0o600)
+    path.symlink_to(target)
+
+
+def short(path: Path) -> None:
+    path.touch(0o600)
+
+
+@pytest.mark.parametrize("make", [others, linked, short, os.mkfifo, Path.mkdir])
+def test_a_secret_that_others_know_is_none(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    path = tmp_path / "secret"
+    make(path)
+    with pytest.raises(SupervisorError):
+        marks._secret(path)
