@@ -22,7 +22,7 @@ from benchmarks.harness import (
 )
 from benchmarks.harness.errors import ChildSurvived, LacksMemory, NotAwake, RefereeError
 from benchmarks.harness.gpu import lack, room, standing
-from benchmarks.harness.gpu.crew import Crew
+from benchmarks.harness.gpu.crew import Crew, Spare
 from benchmarks.harness.gpu.discovery import Gpu
 from benchmarks.harness.gpu.record import NotReplayable
 from benchmarks.harness.gpu.replay import Replay
@@ -214,6 +214,35 @@ def test_a_session_that_cannot_start_for_want_of_memory_is_not_tried_again_at_on
     for _ in range(2):
         assert looks.judge(RIGHT).verdict is Verdict.PASS
     assert started == ["kept"]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_process_that_waited_beside_another_judging_and_died_is_replaced_once(
+    looks: Looks, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """That judging held all memory. The baselines have theirs, so no session is given up for an hour."""
+    assert looks.judge(RIGHT).verdict is Verdict.PASS
+    stays, relieve, failed = pids(looks), Crew.relieve, list[Spare]()
+
+    def dies(crew: Crew, spare: Spare) -> None:
+        if len(failed) < times:
+            failed.append(spare)
+            raise NotAwake("the process candidate1 did not start: torch.OutOfMemoryError: CUDA out of memory")
+        relieve(crew, spare)
+
+    monkeypatch.setattr(Crew, "relieve", dies)
+    report = looks.judge(RIGHT)
+    assert report.verdict is Verdict.PASS, report.reason
+    assert all(spare.candidate.child.exit_code() is not None for spare in failed)
+    assert looks.broken == []
+    assert not kept(looks).has_lately_lacked_room
+    assert kept(looks).stands is (times == 1)
+    if times == 1:
+        assert "judged_alone" not in report.environment
+        assert pids(looks) == stays
+    else:
+        assert "beside a kept session" in report.environment["judged_alone"]
+        assert looks.judge(RIGHT).environment["visit"] == 1, "started anew"
 
 
 def test_nobody_ends_a_session_while_a_kernel_is_looked_at(looks: Looks) -> None:

@@ -16,7 +16,7 @@ from collections import deque
 from contextlib import ExitStack
 from typing import Any, NoReturn, Self
 
-from ..errors import Cancelled, ChildSurvived, LacksMemory, NotStanding, SupervisorError
+from ..errors import Cancelled, ChildSurvived, LacksMemory, NotAwake, NotStanding, SupervisorError
 from ..measuring.faults import Fault, Stuck
 from ..measuring.laps import Laps
 from ..report import Verdict
@@ -156,9 +156,7 @@ class StandingGpuSession(GpuSession):
         crew, laps, number = self.crew, Laps(), 0
         self.is_alone = True
         if self.visits > 0:
-            self._refill()
-            crew.relieve(self._spares[0])
-            number = self._spares.popleft().number
+            number = self._relieve()
             self._casts = list(zip(crew.baselines, crew.candidates, strict=True))
         self.visits += 1
         laps.end("awake")
@@ -185,6 +183,27 @@ class StandingGpuSession(GpuSession):
                     raise NotStanding(self.not_replayed)
                 self._serve_one()
         self.machine = {**self._referee.ask("describe"), "load_s": laps.seconds, "visit": self.visits}
+
+    def _relieve(self) -> int:
+        """Puts new processes in the place of the last submission's; their number. Raises NotStanding.
+
+        They may have woken up while another judging held all memory. Those that did not are replaced once.
+        """
+        self._refill()
+        try:
+            self.crew.relieve(self._spares[0])
+        except NotAwake:
+            self._spares.popleft().end()
+            self._refill()
+            self._relieve_at_last()
+        return self._spares.popleft().number
+
+    def _relieve_at_last(self) -> None:
+        try:
+            self.crew.relieve(self._spares[0])
+        except NotAwake as error:
+            self.stands = False  # leaving it ends it
+            raise NotStanding(f"no process can be started beside a kept session: {error.reason}") from error
 
     def _make_room_for_baselines(self, lacks: int, *, works: bool) -> None:
         """What libraries have chosen stays as long as their process, so all of it ends. Raises NotStanding."""
