@@ -2,9 +2,10 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -318,17 +319,58 @@ def test_a_process_that_has_met_no_kernel_is_nobodys_fault(looks: Looks, monkeyp
     assert session.crew.referee.exit_code() is not None
 
 
-def test_the_owner_is_told_of_what_survived_when_others_called(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert looks.judge(RIGHT).verdict is Verdict.PASS
+@pytest.fixture
+def survives_others(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Another judging calls for the memory, and a process of the session does not end."""
     end = Crew._end
 
     def survives(crew: Crew) -> None:
         end(crew)
         raise ChildSurvived("it is held")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Crew, "_end", survives)
-        demand_room(STAND_IN)
+    def call() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(Crew, "_end", survives)
+            demand_room(STAND_IN)
+
+    return call
+
+
+def test_the_owner_is_told_of_what_survived_when_others_called(
+    looks: Looks, survives_others: Callable[[], None]
+) -> None:
+    assert looks.judge(RIGHT).verdict is Verdict.PASS
+    survives_others()
     with pytest.raises(ChildSurvived, match="it is held"):
         looks.judge(RIGHT)
     assert looks.judge(RIGHT).verdict is Verdict.PASS
+
+
+def test_the_owner_is_told_of_it_when_it_closes(looks: Looks, survives_others: Callable[[], None]) -> None:
+    assert looks.judge(RIGHT).verdict is Verdict.PASS
+    survives_others()
+    with pytest.raises(ChildSurvived, match="it is held"):
+        looks.close()
+
+
+def test_the_owner_is_told_of_it_if_others_call_while_it_chooses_a_session(
+    looks: Looks, survives_others: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert looks.judge(RIGHT).verdict is Verdict.PASS
+    demand_ended = StandingGpuSession.demand_ended
+    for is_before in (True, False):
+        calls = iter([survives_others])
+
+        def demanded(session: StandingGpuSession, calls: Any = calls, is_before: bool = is_before) -> None:
+            call = next(calls, lambda: None)
+            if is_before:
+                call()
+            demand_ended(session)
+            if not is_before:
+                call()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(StandingGpuSession, "demand_ended", demanded)
+            with pytest.raises(ChildSurvived, match="it is held"):
+                looks.judge(RIGHT)
+        assert looks.judge(RIGHT).verdict is Verdict.PASS

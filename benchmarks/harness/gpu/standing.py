@@ -62,11 +62,15 @@ class StandingGpuSession(GpuSession):
         """The GPU memory that it keeps between submissions."""
         return self._layout.input_bytes + 2 * self._arena_bytes + self._reserve_bytes()
 
-    @property
-    def survivor(self) -> SupervisorError | Fault | None:
-        """The error if another judging tried to end it and failed. Waits until such an attempt is over."""
+    def demand_ended(self) -> None:
+        """Raises ChildSurvived, once, if another judging tried to end it and failed.
+
+        Waits until such an attempt is over. One that began before `stands` was false is told of.
+        """
         with self._mine:
-            return self._survivor
+            error, self._survivor = self._survivor, None
+        if error is not None:
+            raise ChildSurvived(str(error)) from error
 
     @property
     def has_lately_lacked_room(self) -> bool:
@@ -86,6 +90,7 @@ class StandingGpuSession(GpuSession):
     def __enter__(self) -> Self:
         self._mine.acquire()
         try:
+            self.demand_ended()  # somebody may have called since the session was chosen
             if self.stands and not self._is_whole():
                 self.end()
             if not self.stands:
@@ -278,21 +283,22 @@ class GpuSessionKeeper:
 
     def session(self, setting: GpuSetting) -> StandingGpuSession:
         """The session for the submission of `setting`; the caller enters it. Raises NotStanding, ChildSurvived."""
-        if self._kept is not None and (error := self._kept.survivor) is not None:
-            self._kept = None
-            raise ChildSurvived(str(error)) from error
+        stands = self._kept is not None and self._kept.stands
+        if self._kept is not None:
+            self._kept.demand_ended()  # after that look, so that nothing is lost if another one takes its place
         if setting.binary.suffix in PYTHON_SUFFIXES:
             raise NotStanding("the kernels of the submission are compiled in a separate process")
         if is_crowded(setting.task.name) or (self._kept is not None and self._kept.has_lately_lacked_room):
             raise NotStanding("the task needs the GPU memory that kept sessions would hold")
-        if self._kept is None or not self._kept.stands:
+        if self._kept is None or not stands:
             self._kept = StandingGpuSession(setting)
         if self._kept.takes_bytes > _MEMORY_SHARE * setting.gpu.memory_bytes:
             raise NotStanding("the task needs too much of the GPU's memory to keep a session")
         return self._kept.expect(setting)
 
     def close(self) -> None:
-        """Ends the session that is kept, if there is one."""
+        """Ends the session that is kept, if there is one. Raises Stuck, ChildSurvived."""
         kept, self._kept = self._kept, None
-        if kept is not None and kept.stands:
+        if kept is not None:
             kept.end()
+            kept.demand_ended()
