@@ -338,7 +338,7 @@ def test_baselines_that_cannot_be_captured_call_everything_before_the_submission
     gpu = replace(session.setting.gpu, accelerator="cuda")
     own: Any = SimpleNamespace(
         setting=replace(session.setting, gpu=gpu),
-        _reserve_for_baselines=lambda: order.append("reserved") or works,
+        _settle_baselines=lambda: order.append("reserved") or works,
         _lacked=lambda: 3,
         _lacked_before=0,
         _make_room_for_baselines=lambda lacks, *, works: order.append(f"room for {lacks}"),
@@ -354,6 +354,32 @@ def test_baselines_that_cannot_be_captured_call_everything_before_the_submission
     assert works or raised.value.verdict is Verdict.INTERNAL_ERROR
     assert (order, own.replay, own.not_replayed) == (["reserved", "room for 3"], None, "eager: no")
     assert own._lacked_before == 3, "what it lacks without a submission is not the submission's fault"
+
+
+@pytest.mark.parametrize(
+    ("passes", "works"),
+    [
+        ([(0, True)], True),
+        ([(1, False)], False),
+        ([(2, True), (0, True)], True),
+        ([(2, True), (1, True)], False),
+        ([(2, True), (1, False)], False),
+    ],
+)
+def test_baselines_that_lack_memory_in_every_call_are_nobodys_fault_but_ours(
+    passes: list[tuple[int, bool]], *, works: bool
+) -> None:
+    """Else each call beside the submission would count as memory that it took."""
+    counted = [0]
+
+    def reserve() -> bool:
+        lacks, passed = passes.pop(0)
+        counted[0] += lacks
+        return passed
+
+    own: Any = SimpleNamespace(_lacked=lambda: counted[0], _reserve_for_baselines=reserve)
+    assert GpuSession._settle_baselines(own) is works
+    assert passes == []
 
 
 def test_memory_that_is_lacking_when_the_submission_is_gone_is_not_held_by_it() -> None:

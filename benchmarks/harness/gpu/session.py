@@ -204,7 +204,7 @@ class GpuSession(Session[Actor]):
                 replay.capture_baselines(self.fill, functions)
             except NotReplayable as error:
                 self.replay, self.not_replayed = None, str(error)
-                works = self._reserve_for_baselines()  # so that libraries choose their kernels now
+                works = self._settle_baselines()
             else:
                 if self.measures_gaps and not setting.control:
                     self._captured.replayed_us = replayed_baselines_us(replay, self.fill, functions)
@@ -289,6 +289,18 @@ class GpuSession(Session[Actor]):
         for baseline in crew.baselines:
             self._await_baseline(baseline)
             baseline.child.freeze()
+
+    def _settle_baselines(self) -> bool:
+        """Lets libraries choose their kernels now. Whether the calls find enough memory from then on.
+
+        A library that lacked some remembers what it chose instead. If it lacks some again, it does so in every call.
+        """
+        lacked = self._lacked()
+        works = self._reserve_for_baselines()
+        if not works or self._lacked() == lacked:
+            return works
+        lacked = self._lacked()
+        return self._reserve_for_baselines() and self._lacked() == lacked
 
     def _reserve_for_baselines(self) -> bool:
         """Makes them take the memory that their calls need, one after the other while nothing else runs.
