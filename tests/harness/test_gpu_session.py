@@ -543,12 +543,14 @@ def test_nobody_ends_for_a_task_that_lacks_memory_without_sessions_as_well(
 
 
 @pytest.mark.usefixtures("own_marks")
-def test_a_task_whose_baselines_fail_on_a_gpu_of_this_size_is_not_judged_again_and_again(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("has_room", [True, False])
+def test_a_task_whose_baselines_fail_on_a_gpu_of_this_size_is_not_noisy_again_and_again(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, *, has_room: bool
 ) -> None:
-    monkeypatch.setattr(lack, "demand_room", lambda _: True)
+    waits = iter([] if has_room else [False])  # once nobody waits, and later somebody does
+    monkeypatch.setattr(lack, "demand_room", lambda _: next(waits, True))
     session = opened.session(RIGHT)
-    session.is_alone = session._has_room = True
+    session.is_alone, session._has_room = True, has_room
     session._make_room_for_baselines(1, works=False)
     session.excuse_lack()
     session = opened.session(RIGHT)

@@ -41,15 +41,7 @@ from . import capacity
 from .crew import STANDBY, Crew, CrewSpec
 from .discovery import Gpu
 from .gaps import replayed_baselines_us
-from .lack import (
-    end_waiting,
-    is_crowded,
-    lack_is_told,
-    lacks_anyway,
-    needs_more,
-    next_time_alone,
-    note_anyway,
-)
+from .lack import end_waiting, is_crowded, lack_is_told, lacks_anyway, needs_more, next_time_alone, note_anyway
 from .marks import COUNT_MAX, mark_of
 from .record import NotReplayable
 from .replay import INPUTS_AT, OUTPUTS_AT, Captured, Replay, Shared
@@ -228,12 +220,12 @@ class GpuSession(Session[Actor]):
         Raises Fault, NOISY, if sessions that wait held it: these are ended. Else it is what the task gets on this GPU.
         """
         found = (self.setting.gpu, self.setting.task.name, lacks)
-        if self._has_room:
-            note_anyway(*found, works=works)
-        elif lacks_anyway(*found, works=works):
+        if not self._has_room and lacks_anyway(*found, works=works):
             self._fails_anyway = not works
-        else:
+            return
+        if not self._has_room:
             self._end_waiting(lacks)
+        note_anyway(*found, works=works)
 
     def _end_waiting(self, lacks: int = COUNT_MAX) -> None:
         self._has_room = True

@@ -65,7 +65,7 @@ class StandingGpuSession(GpuSession):
     def demand_ended(self) -> None:
         """Raises ChildSurvived, once, if another judging tried to end it and failed.
 
-        Waits until such an attempt is over. One that began before `stands` was false is told of.
+        Waits until such an attempt is over, so whoever has found `stands` false before learns why.
         """
         with self._mine:
             error, self._survivor = self._survivor, None
