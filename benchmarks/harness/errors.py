@@ -41,7 +41,14 @@ class IsolationError(HarnessError):
 
 
 class SupervisorError(HarnessError):
-    """Our own machinery failed; never the submission's fault."""
+    """Our own machinery failed; never the submission's fault.
+
+    `reason` says what failed. `log`, the end of what a process printed, is for people: nothing is decided by it.
+    """
+
+    def __init__(self, reason: str = "", *, log: str = "") -> None:
+        super().__init__(f"{reason}\n{log}" if log else reason)
+        self.reason = reason
 
 
 class RefereeError(SupervisorError):

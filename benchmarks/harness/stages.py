@@ -202,7 +202,7 @@ class StagedJudging:
                 raise
             except (SupervisorError, Fault) as error:
                 self.track.excuse(error)
-                if isinstance(error, SupervisorError) and (self._session is None or not self._session.is_alone):
+                if isinstance(error, SupervisorError) and self._session is not None and not self._session.is_alone:
                     self._blame(build, prepared, error)
                 raise
             finally:
@@ -217,7 +217,8 @@ class StagedJudging:
         If it fails too, `error` stays ours; only NOISY is passed on.
         """
         assert build.binary is not None  # noqa: S101 - _build raises if there is no binary
-        fills = self._session.last_fills() if self._session else ()
+        assert self._session is not None  # noqa: S101 - who has no session is not blamed
+        fills = self._session.last_fills()
         with scratch_folder("control-", self.paths.scratch) as scratch:
             new = self.track.control(self.task, self.configs, build.binary, prepared, scratch)
             if new is None:

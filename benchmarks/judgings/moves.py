@@ -156,7 +156,8 @@ def evaluation_provisional(holding: Holding, vs_eager: float, judging_s: float =
     The seconds on the device are charged now: its author may cancel it before there is a verdict.
     """
     with transaction.atomic():
-        _back_to_queue(holding, provisional=vs_eager, built=None, reason_text=NO_BASELINES)
+        # the judging that follows has attempts of its own
+        _back_to_queue(holding, provisional=vs_eager, built=None, reason_text=NO_BASELINES, attempt=1)
         payer, task = holding.evaluation.submission.payer, holding.evaluation.task_version.task
         if payer is not None:
             text = f"{task.name} on {holding.evaluation.device_kind.slug}: looked at before its baselines were prepared"

@@ -283,6 +283,14 @@ def test_a_person_sees_a_provisional_score_before_the_baselines_are_prepared(sub
     assert (row().verdict, row().score, row().attempt) == ("PASS", 3.0, 1)
 
 
+def test_the_full_judging_has_attempts_of_its_own(submit, deliver, unprepared):
+    """An error of ours while a person waited for a first look would leave it only one."""
+    submit(text="// speedup: 3\n")
+    Evaluation.objects.update(attempt=moves.ATTEMPTS_MAX)
+    deliver()
+    assert (row().provisional, row().attempt) == (3.0, 1)
+
+
 def test_who_cancels_after_a_provisional_score_has_paid_for_it(submit, deliver, unprepared, person):
     """The baselines are still not prepared then, so the next source would be looked at for nothing as well."""
     payer = quotas.payer_of(person("ann"), "")

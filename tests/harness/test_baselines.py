@@ -3,18 +3,26 @@
 Not covered: what torch.compile makes (`test_judge.py`).
 """
 
+import json
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from benchmarks.harness.measuring.baselines import CpuPreparation
+from benchmarks.harness import default_rules, default_suites, find_task
+from benchmarks.harness.errors import LacksMemory
+from benchmarks.harness.gpu import baselines as of_gpus
+from benchmarks.harness.gpu.baselines import GpuPreparation
+from benchmarks.harness.gpu.discovery import Gpu
+from benchmarks.harness.measuring.baselines import CpuPreparation, Preparation
 from benchmarks.harness.sandbox import deadlines
 from benchmarks.harness.sandbox.crowd import TreeWork, end_tree, work_of
-from benchmarks.harness.source import NOBODY
+from benchmarks.harness.source import NOBODY, Paths
 
 LIMIT_S = 100.0
 
@@ -83,3 +91,93 @@ def test_the_work_of_all_below_a_process_counts() -> None:
         busy.wait()
         idle.wait()
     assert work_of(idle.pid) == TreeWork(0.0, is_ready=False)
+
+
+STAND_IN = Gpu("host:0", "Stand-in", "host-0", "none", 8 << 30, "sm_90", (), accelerator="host")
+NO_MEMORY = "InductorError: OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+NO_CONFIG = "RuntimeError: No valid triton configs. OutOfMemoryError: out of resource: shared memory"
+
+
+class Preparing(GpuPreparation):
+    """Each child compiles what it is to, and a configuration has the next of its `outcomes` each time."""
+
+    outcomes: list[list[str | None]]
+    started: list[list[int]]
+
+    @contextmanager
+    def _child(self, cache: Path, log: Path, *, wanted: list[int], instead: str = "") -> Iterator[Any]:
+        self.started.append(wanted)
+        messages: list[dict[str, Any]] = []
+        for number in wanted:
+            outcomes = self.outcomes[number]
+            problem = outcomes.pop(0) if len(outcomes) > 1 else outcomes[0]
+            messages += [{"compiling": number}, {"compiled": number, "problem": problem}]
+        yield iter([*messages, {"prepared": True}])
+
+    def _receive(self, child: Any, timeout_s: float) -> dict[str, Any]:
+        return cast(dict[str, Any], next(child))
+
+
+def preparing(*outcomes: list[str | None]) -> Preparing:
+    task = find_task(default_suites(), "mnist_linear_relu/forward")
+    configs = task.configs_for("cuda")[: len(outcomes)]
+    made = Preparing(task=task, configs=configs, rules=default_rules(), watcher=NOBODY, gpu=STAND_IN, bytecode=None)
+    made.outcomes, made.started = list(outcomes), []
+    return made
+
+
+@pytest.fixture
+def own_paths(tmp_path: Path) -> Paths:
+    own = Paths(tmp_path)
+    own.scratch.mkdir(parents=True, exist_ok=True)
+    own.baselines.mkdir(parents=True, exist_ok=True)
+    return own
+
+
+def test_memory_that_torch_compile_lacked_is_not_kept_as_a_missing_baseline(own_paths: Paths) -> None:
+    """Another program may have held it, and every later score would be against eager alone."""
+    first = preparing([None], [NO_MEMORY])
+    with pytest.raises(LacksMemory, match="out of memory"):
+        first.compiled(own_paths)
+    assert first.started == [[0, 1], [1]], "once more by itself"
+    assert not first.is_ready(own_paths)
+    assert preparing([None], [None]).compiled(own_paths).problems == (None, None)
+
+
+def test_memory_that_other_configurations_kept_costs_no_baseline(own_paths: Paths) -> None:
+    assert preparing([NO_MEMORY, None], [None]).compiled(own_paths).problems == (None, None)
+
+
+def test_what_torch_compile_cannot_do_is_kept(own_paths: Paths) -> None:
+    assert preparing([NO_CONFIG], [None]).compiled(own_paths).problems == (NO_CONFIG, None)
+    again = preparing([None], [None])
+    assert again.compiled(own_paths).problems == (NO_CONFIG, None)
+    assert again.started == []
+
+
+def test_a_lack_of_memory_that_was_kept_before_is_compiled_again(own_paths: Paths) -> None:
+    preparing([None]).compiled(own_paths)
+    (ready,) = own_paths.baselines.glob("*/ready.json")
+    ready.write_text(json.dumps({"problems": [NO_MEMORY]}))
+    assert preparing([None]).compiled(own_paths).problems == (None,)
+
+
+def test_whoever_takes_its_turn_on_the_gpu_gets_the_memory_of_sessions_that_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Gpu] = []
+    monkeypatch.setattr(of_gpus, "demand_room", asked.append)
+    told = iter([{"gpu": "wanted"}, {"gpu": "free"}, {"gpu": "wanted"}, {"problem": None}])
+    monkeypatch.setattr(Preparation, "_receive", lambda *_: next(told))
+    made = GpuPreparation(
+        task=cast(Any, None),
+        configs=(),
+        rules=default_rules(),
+        watcher=NOBODY,
+        gpu=STAND_IN,
+        bytecode=None,
+        in_turns=lambda _: nullcontext(),
+    )
+    child: Any = SimpleNamespace(link=SimpleNamespace(send=lambda **_: None))
+    assert made._receive(child, 9.0) == {"problem": None}
+    assert asked == [STAND_IN] * 2

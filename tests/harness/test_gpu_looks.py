@@ -2,9 +2,10 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from benchmarks.harness import (
 )
 from benchmarks.harness.errors import ChildSurvived, LacksMemory, NotAwake, RefereeError
 from benchmarks.harness.gpu import lack, room, standing
-from benchmarks.harness.gpu.crew import Crew
+from benchmarks.harness.gpu.crew import Crew, Spare
 from benchmarks.harness.gpu.discovery import Gpu
 from benchmarks.harness.gpu.record import NotReplayable
 from benchmarks.harness.gpu.replay import Replay
@@ -216,6 +217,35 @@ def test_a_session_that_cannot_start_for_want_of_memory_is_not_tried_again_at_on
     assert started == ["kept"]
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_process_that_waited_beside_another_judging_and_died_is_replaced_once(
+    looks: Looks, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """That judging held all memory. The baselines have theirs, so no session is given up for an hour."""
+    assert looks.judge(RIGHT).verdict is Verdict.PASS
+    stays, relieve, failed = pids(looks), Crew.relieve, list[Spare]()
+
+    def dies(crew: Crew, spare: Spare) -> None:
+        if len(failed) < times:
+            failed.append(spare)
+            raise NotAwake("the process candidate1 did not start: torch.OutOfMemoryError: CUDA out of memory")
+        relieve(crew, spare)
+
+    monkeypatch.setattr(Crew, "relieve", dies)
+    report = looks.judge(RIGHT)
+    assert report.verdict is Verdict.PASS, report.reason
+    assert all(spare.candidate.child.exit_code() is not None for spare in failed)
+    assert looks.broken == []
+    assert not kept(looks).has_lately_lacked_room
+    assert kept(looks).stands is (times == 1)
+    if times == 1:
+        assert "judged_alone" not in report.environment
+        assert pids(looks) == stays
+    else:
+        assert "beside a kept session" in report.environment["judged_alone"]
+        assert looks.judge(RIGHT).environment["visit"] == 1, "started anew"
+
+
 def test_nobody_ends_a_session_while_a_kernel_is_looked_at(looks: Looks) -> None:
     """Every user of the machine may hold the lock that calls for memory, for as long as he likes."""
     with open_shared(room._call(STAND_IN)) as call:
@@ -289,17 +319,58 @@ def test_a_process_that_has_met_no_kernel_is_nobodys_fault(looks: Looks, monkeyp
     assert session.crew.referee.exit_code() is not None
 
 
-def test_the_owner_is_told_of_what_survived_when_others_called(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert looks.judge(RIGHT).verdict is Verdict.PASS
+@pytest.fixture
+def survives_others(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Another judging calls for the memory, and a process of the session does not end."""
     end = Crew._end
 
     def survives(crew: Crew) -> None:
         end(crew)
         raise ChildSurvived("it is held")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Crew, "_end", survives)
-        demand_room(STAND_IN)
+    def call() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(Crew, "_end", survives)
+            demand_room(STAND_IN)
+
+    return call
+
+
+def test_the_owner_is_told_of_what_survived_when_others_called(
+    looks: Looks, survives_others: Callable[[], None]
+) -> None:
+    assert looks.judge(RIGHT).verdict is Verdict.PASS
+    survives_others()
     with pytest.raises(ChildSurvived, match="it is held"):
         looks.judge(RIGHT)
     assert looks.judge(RIGHT).verdict is Verdict.PASS
+
+
+def test_the_owner_is_told_of_it_when_it_closes(looks: Looks, survives_others: Callable[[], None]) -> None:
+    assert looks.judge(RIGHT).verdict is Verdict.PASS
+    survives_others()
+    with pytest.raises(ChildSurvived, match="it is held"):
+        looks.close()
+
+
+def test_the_owner_is_told_of_it_if_others_call_while_it_chooses_a_session(
+    looks: Looks, survives_others: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert looks.judge(RIGHT).verdict is Verdict.PASS
+    demand_ended = StandingGpuSession.demand_ended
+    for is_before in (True, False):
+        calls = iter([survives_others])
+
+        def demanded(session: StandingGpuSession, calls: Any = calls, is_before: bool = is_before) -> None:
+            call = next(calls, lambda: None)
+            if is_before:
+                call()
+            demand_ended(session)
+            if not is_before:
+                call()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(StandingGpuSession, "demand_ended", demanded)
+            with pytest.raises(ChildSurvived, match="it is held"):
+                looks.judge(RIGHT)
+        assert looks.judge(RIGHT).verdict is Verdict.PASS

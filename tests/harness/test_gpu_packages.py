@@ -117,8 +117,9 @@ def test_a_package_that_cannot_be_imported_is_told_before_a_submission_is_loaded
     assert "IntelGPUError" in said[1]["unusable"]
 
 
-def awaited(*answers: Any) -> Fault:
+def awaited(*answers: Any, log: str = "") -> Fault:
     warming: Any = FakeActor(*answers)
+    warming.child.log_tail = lambda _: log
     with pytest.raises(Fault) as found:
         await_warm(warming, default_rules().compile.timeout_s)
     return found.value
@@ -130,7 +131,19 @@ def test_a_package_that_fails_is_our_fault_until_a_submission_is_loaded() -> Non
         Verdict.INTERNAL_ERROR,
         "a package that it uses fails on this worker: ImportError: no",
     )
+    assert not ours.lacks_gpu_memory
     died = awaited(ProtocolError("it is gone"))
     assert died.verdict is Verdict.INTERNAL_ERROR
     theirs = awaited({"woken": {}}, {"unusable": "ImportError: no"}, {"load_error": "ValueError: no"})
+    assert theirs.verdict is Verdict.RUNTIME_ERROR
+
+
+def test_memory_that_a_package_lacks_is_told_in_any_line_and_by_its_end() -> None:
+    """Else a package that lacked memory would not be tried again without the sessions that held it."""
+    later = awaited({"unusable": "InternalError: no kernel\nCUDA_ERROR_OUT_OF_MEMORY"})
+    assert (later.lacks_gpu_memory, "MEMORY" in later.reason) == (True, False)
+    ended = 'Traceback (most recent call last):\n  File "a.py", line 1, in b\nRuntimeError: CUDA error: out of memory'
+    for log, lacks in ((ended, True), ("a warning: out of memory\n", False)):
+        assert awaited(ProtocolError("it is gone"), log=log).lacks_gpu_memory is lacks
+    theirs = awaited({"woken": {}}, ProtocolError("it is gone"), log=ended)
     assert theirs.verdict is Verdict.RUNTIME_ERROR

@@ -589,14 +589,19 @@ def test_a_baseline_says_how_often_it_lacked_memory_for_its_calls(monkeypatch: p
     def fails(*_: Any) -> None:
         raise RuntimeError("for another reason")
 
-    cases = (([lambda: None], 0), ([swallows, swallows], 2), ([raises, swallows], 1), ([gives_up, swallows], 2))
-    for functions, lacked in cases:
+    cases = (
+        ([lambda: None], 0, True),
+        ([swallows, swallows], 2, True),
+        ([raises, swallows], 1, False),
+        ([gives_up, swallows], 2, False),
+    )
+    for functions, lacked, works in cases:
         replayer._page = (ctypes.c_uint64 * (CONTROL_BYTES // 8))()
         count_lacks(replayer._page)
         replayer._pool = object()  # type: ignore[assignment]
         replayer._functions, replayer._calls = [[each] for each in functions], [SimpleNamespace(sets=[()])]  # type: ignore[list-item]
         replayer._programs = {(0, 0): []}
-        replayer._reserve(0, range(len(functions)))
+        assert replayer._reserve(0, range(len(functions))) is works
         assert replayer._page[Word.LACKED] == lacked
         assert (replayer._programs, replayer._pool) == ({}, None), "what was captured is given up first"
     replayer._functions = [[fails]]  # type: ignore[list-item]
@@ -842,6 +847,25 @@ def test_a_call_that_is_repeated_because_its_results_came_late_counts_if_it_was_
     referee.link.send = told
     result = replay.call("candidate0", 0, 3, 0, compared=True)
     assert (replay.repeated, result.event_us) == (1, 7.0)
+
+
+@pytest.mark.parametrize(
+    ("void", "counted_us"),
+    [
+        ({**ANSWER, "call_us": 42.0, "blind_us": 10.0}, 30.0),
+        ({**ANSWER, "call_us": 12.5, "blind_us": 2.1}, 10.0),  # an honest one whose host was busy
+        ({**ANSWER, "call_us": 42.0, "blind_us": 50.0}, 10.0),
+        ({**ANSWER, "call_us": 42.0, "is_late": True}, 10.0),  # that is how long it was queued
+    ],
+)
+@pytest.mark.parametrize("who", ["candidate0", "baseline0"])
+def test_a_slow_call_whose_end_the_host_saw_late_counts_for_what_it_took_at_least(
+    void: Any, counted_us: float, who: str
+) -> None:
+    """Device code could make the host blind after its slow calls alone, and have these repeated."""
+    replay = replay_of(executor=FakeActor(void, ANSWER))
+    replay.crew.baselines = [FakeActor(void, ANSWER)]  # type: ignore[list-item]
+    assert replay.call(who, 0, 3, 0, compared=True).event_us == counted_us
 
 
 def test_device_code_cannot_make_empty_calls_long() -> None:

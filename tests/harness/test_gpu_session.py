@@ -19,10 +19,11 @@ import pytest
 from benchmarks.harness import Paths, Source, Verdict, default_rules, default_suites, find_task
 from benchmarks.harness.compilers import builds
 from benchmarks.harness.errors import LacksMemory, RefereeError, SupervisorError
-from benchmarks.harness.gpu import lack
+from benchmarks.harness.gpu import lack, marks
 from benchmarks.harness.gpu.crew import STANDBY, Crew, Standby
 from benchmarks.harness.gpu.discovery import Gpu
 from benchmarks.harness.gpu.lack import is_crowded, lack_is_told
+from benchmarks.harness.gpu.marks import mark_of
 from benchmarks.harness.gpu.record import NotReplayable
 from benchmarks.harness.gpu.recording import not_replayable
 from benchmarks.harness.gpu.replay import Captured, Replay
@@ -42,6 +43,10 @@ pytestmark = pytest.mark.sandbox
 
 STAND_IN = Gpu("host:0", "Stand-in", "host-0", "none", 8 << 30, "sm_90", (), accelerator="host")
 RIGHT = Path("benchmarks/suites/robust_kbench/mnist_linear_relu/kernels/forward_cpu.cpp").read_text()
+
+
+# lacks beside sessions; then, with two where there were none: whether all calls work later, and how many lacks more
+BESIDE_AND_ALONE = [(2, True, 0, False), (2, True, 1, True), (2, False, 0, True), (3, True, 0, False)]
 
 
 class Opened:
@@ -292,8 +297,9 @@ def test_bounded_baselines_take_their_memory_while_the_candidates_are_frozen(
         words = {Word.LACKED: 5 if name == "baseline" else 0}
         return SimpleNamespace(child=child, link=link, control=SimpleNamespace(words=words))
 
-    def reserved(baseline: Any, word: str = "") -> None:
+    def reserved(baseline: Any, word: str = "") -> dict[str, Any]:
         baseline.control.words[Word.LACKED] += lacked if word == "reserved" else 0
+        return {"works": True}
 
     crew: Any = SimpleNamespace(baselines=[actor("baseline")], end_executors=lambda: None)
     own: Any = SimpleNamespace(
@@ -318,10 +324,11 @@ def test_bounded_baselines_take_their_memory_while_the_candidates_are_frozen(
     assert order == [*first, *calls, *served]
 
 
+@pytest.mark.parametrize("works", [True, False])
 def test_baselines_that_cannot_be_captured_call_everything_before_the_submission_is_loaded(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, *, works: bool
 ) -> None:
-    """Else libraries would choose their kernels beside it."""
+    """Else libraries would choose their kernels beside it; and a call that fails would fail again beside it."""
     order: list[str] = []
 
     def fails(*_: Any) -> None:
@@ -331,19 +338,48 @@ def test_baselines_that_cannot_be_captured_call_everything_before_the_submission
     gpu = replace(session.setting.gpu, accelerator="cuda")
     own: Any = SimpleNamespace(
         setting=replace(session.setting, gpu=gpu),
-        _reserve_for_baselines=lambda: order.append("reserved"),
+        _settle_baselines=lambda: order.append("reserved") or works,
         _lacked=lambda: 3,
         _lacked_before=0,
-        _make_room_for_baselines=lambda: order.append("room"),
+        _make_room_for_baselines=lambda lacks, *, works: order.append(f"room for {lacks}"),
         repeats_replay=False,
         fill=lambda _: 0,
+        _needs="",
     )
     for name in ("crew", "_referee", "_layout", "_sets", "_draw_again", "_cut_log", "_captured"):
         setattr(own, name, None)
     monkeypatch.setattr(Replay, "capture_baselines", fails)
-    GpuSession._capture_baselines(own, Laps())
-    assert (order, own.replay, own.not_replayed) == (["reserved", "room"], None, "eager: no")
+    with nullcontext() if works else pytest.raises(Fault, match="more memory than is free on this GPU") as raised:
+        GpuSession._capture_baselines(own, Laps())
+    assert works or raised.value.verdict is Verdict.INTERNAL_ERROR
+    assert (order, own.replay, own.not_replayed) == (["reserved", "room for 3"], None, "eager: no")
     assert own._lacked_before == 3, "what it lacks without a submission is not the submission's fault"
+
+
+@pytest.mark.parametrize(
+    ("passes", "works"),
+    [
+        ([(0, True)], True),
+        ([(1, False)], False),
+        ([(2, True), (0, True)], True),
+        ([(2, True), (1, True)], False),
+        ([(2, True), (1, False)], False),
+    ],
+)
+def test_baselines_that_lack_memory_in_every_call_are_nobodys_fault_but_ours(
+    passes: list[tuple[int, bool]], *, works: bool
+) -> None:
+    """Else each call beside the submission would count as memory that it took."""
+    counted = [0]
+
+    def reserve() -> bool:
+        lacks, passed = passes.pop(0)
+        counted[0] += lacks
+        return passed
+
+    own: Any = SimpleNamespace(_lacked=lambda: counted[0], _reserve_for_baselines=reserve)
+    assert GpuSession._settle_baselines(own) is works
+    assert passes == []
 
 
 def test_memory_that_is_lacking_when_the_submission_is_gone_is_not_held_by_it() -> None:
@@ -352,11 +388,15 @@ def test_memory_that_is_lacking_when_the_submission_is_gone_is_not_held_by_it() 
     for session.is_alone, session._has_loaded, session._needs, error in (
         (False, True, "", LacksMemory),  # whether it is the submission's fault is decided without it
         (True, False, "", LacksMemory),
-        (True, False, told, Fault),  # the task alone is too large
-        (True, True, told, LacksMemory),  # it was not before
+        (True, False, told, Fault),  # another program may hold the rest
+        (True, True, told, LacksMemory),  # it was enough before
     ):
-        with pytest.raises(error), session._memory():
+        with pytest.raises(error) as raised, session._memory():
             raise RefereeError("CUDA out of memory")
+        assert ("the kernel left" in str(raised.value)) is not session.is_alone
+        if isinstance(raised.value, Fault):
+            assert raised.value.verdict is Verdict.INTERNAL_ERROR
+            assert told in raised.value.reason
 
 
 def test_a_failure_of_ours_before_a_large_task_is_judged_is_not_the_submissions(
@@ -470,12 +510,58 @@ def test_a_task_or_a_file_that_lacked_memory_gets_it_from_the_start(
     session = opened.session(RIGHT)
     monkeypatch.setattr("benchmarks.harness.gpu.session.demand_room", asked.append)
     if crowded:
-        lack.note_crowded(lack.mark_of(session.setting.binary) if of_file else session.setting.task.name)
+        lack.note_crowded(mark_of(session.setting.binary) if of_file else session.setting.task.name)
     with session:
         assert len(asked) == demanded
-        session._has_room = True
-        session._make_room_for_baselines()  # nobody was there to be ended
-    assert not is_crowded(session.setting.task.name), "memory was lacking all the same"
+
+
+@pytest.mark.usefixtures("own_marks")
+@pytest.mark.parametrize(("beside", "works", "more", "is_noisy"), BESIDE_AND_ALONE)
+def test_nobody_ends_for_a_task_that_lacks_memory_without_sessions_as_well(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, *, beside: int, works: bool, more: int, is_noisy: bool
+) -> None:
+    """Else each judging of it would end all sessions, and be NOISY, for nothing."""
+    asked: list[Gpu] = []
+    monkeypatch.setattr(lack, "demand_room", lambda gpu: asked.append(gpu) is None)
+
+    def judged(lacks: int, *, works: bool, has_room: bool) -> GpuSession:
+        session = opened.session(RIGHT)
+        session.is_alone, session._has_room = True, has_room
+        session._make_room_for_baselines(lacks, works=works)
+        return session
+
+    with pytest.raises(Fault, match="held memory"):
+        judged(beside, works=False, has_room=False)
+    task = opened.task.name
+    assert is_crowded(task)
+    judged(2, works=True, has_room=True)
+    assert is_crowded(task) is (beside > 2), "it was for those sessions if it lacks less without them"
+    asked.clear()
+    with pytest.raises(Fault, match="held memory") if is_noisy else nullcontext():
+        judged(2 + more, works=works, has_room=False)
+    assert len(asked) == is_noisy
+
+
+@pytest.mark.usefixtures("own_marks")
+@pytest.mark.parametrize("has_room", [True, False])
+def test_a_task_whose_baselines_fail_on_a_gpu_of_this_size_is_not_noisy_again_and_again(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, *, has_room: bool
+) -> None:
+    waits = iter([] if has_room else [False])  # once nobody waits, and later somebody does
+    monkeypatch.setattr(lack, "demand_room", lambda _: next(waits, True))
+    session = opened.session(RIGHT)
+    session.is_alone, session._has_room = True, has_room
+    session._make_room_for_baselines(1, works=False)
+    session.excuse_lack()
+    session = opened.session(RIGHT)
+    session.is_alone, session._somebody_waited = True, True
+    session._make_room_for_baselines(1, works=False)
+    session.excuse_lack()
+    other = opened.session(RIGHT)
+    other.setting = replace(other.setting, gpu=replace(other.setting.gpu, uuid="another"))
+    other.is_alone = True
+    with pytest.raises(Fault, match="held memory"):
+        other._make_room_for_baselines(1, works=False)
 
 
 @pytest.mark.usefixtures("own_marks")
@@ -507,12 +593,13 @@ def test_what_a_submission_says_of_memory_ends_no_session(
         session.excuse_lack()
     assert len(asked) == ended
     assert is_crowded(session.setting.task.name) is is_alone
-    assert is_crowded(lack.mark_of(session.setting.binary)) is (is_noisy and not is_alone)
+    assert is_crowded(mark_of(session.setting.binary)) is (is_noisy and not is_alone)
 
 
+@pytest.mark.usefixtures("own_marks")
 def test_marks_of_files_are_few(tmp_path: Path) -> None:
     """They are never deleted."""
-    assert len({lack.mark_of(tmp_path / str(number)) for number in range(9999)}) == 256
+    assert len({mark_of(tmp_path / str(number)) for number in range(9999)}) == 256
 
 
 @pytest.mark.parametrize(("why", "times"), [("CUDA error: out of memory", 1), ("it allocates", 0)])
@@ -548,7 +635,7 @@ def test_a_baseline_that_fails_after_it_has_found_no_memory_lacks_it(opened: Ope
 def test_a_mark_is_forgotten_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     lack.note_crowded("a/task")
     assert (is_crowded("a/task"), is_crowded("another/task")) == (True, False)
-    monkeypatch.setattr(lack, "CROWDED_S", 0.0)
+    monkeypatch.setattr(marks, "CROWDED_S", 0.0)
     assert not is_crowded("a/task")
 
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ from benchmarks.harness import (
 from benchmarks.harness.compilers import builds
 from benchmarks.harness.errors import RefereeError
 from benchmarks.harness.measuring.calls import Judging
-from benchmarks.harness.tracks import open_track
+from benchmarks.harness.tracks import CpuTrack, open_track
 from tests.scheduling import beside_the_cache
 
 pytestmark = pytest.mark.sandbox
@@ -94,6 +95,25 @@ def test_what_breaks_off_only_with_the_submission_is_its_own_fault(
     again = judge(Source(KERNEL, "cpp"), TASK, RULES, paths, quick=True)
     assert again.verdict is Verdict.RUNTIME_ERROR
     assert "the referee went away" in again.reason
+
+
+def test_what_breaks_off_before_the_file_is_loaded_is_not_its_fault(
+    report: Report, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be over when the control run is made."""
+    made, make = list[str](), CpuTrack.session
+
+    def session(track: CpuTrack, *setting: Any) -> Any:
+        made.append("session")
+        if len(made) == 1:
+            raise SupervisorError("no memory can be shared just now")
+        return make(track, *setting)
+
+    monkeypatch.setattr(CpuTrack, "session", session)
+    monkeypatch.setattr(CpuTrack, "control", lambda *_: made.append("control"))
+    with pytest.raises(SupervisorError, match="just now"):
+        judge(Source(KERNEL, "cpp"), TASK, RULES, paths, quick=True)
+    assert made == ["session"]
 
 
 @pytest.fixture

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from ..compilers.builds import compiler_environment
+from ..errors import LacksMemory
 from ..measuring.baselines import MachineLock, Preparation, PreparedBaseline, baseline_room, task_folder
 from ..measuring.contestants import Actor
+from ..measuring.faults import first_line, may_lack_gpu_memory
 from ..measuring.memory import describe, overlay
 from ..source import Paths
 from .crew import gpu_filter, on_gpu
@@ -37,6 +39,24 @@ class GpuPreparation(Preparation):
     def compiled(self, paths: Paths) -> PreparedBaseline:
         with self._turn:
             return super().compiled(paths)
+
+    def _lacks_memory(self, problem: str) -> bool:
+        return may_lack_gpu_memory(problem)
+
+    def _compile(self, cache: Path, log: Path) -> None:
+        """What found too little memory is compiled once more in a process of its own. Raises LacksMemory.
+
+        Another program may hold the memory, so nothing is kept of it, and the next judging tries again.
+        """
+        super()._compile(cache, log)
+        for number in [number for number, problem in self.problems.items() if problem and self._lacks_memory(problem)]:
+            del self.problems[number]
+            super()._compile(cache, log)
+            problem = self.problems[number]
+            if problem and self._lacks_memory(problem):
+                del self.problems[number]
+                told = "torch.compile found too little GPU memory for its baseline"
+                raise LacksMemory(f"{told} ({self.configs[number].key}): {first_line(problem)}")
 
     def start(self, cache: Path, log: Path, *, wanted: list[int], instead: str = "") -> Actor:
         if wanted:  # torch.compile tries kernels at full size; an errand needs little, and a session may be open
@@ -76,4 +96,5 @@ class GpuPreparation(Preparation):
                 if not self._has_turn:
                     self._turn.enter_context(self.in_turns(self.watcher))
                     self._has_turn = True
+                    demand_room(self.gpu)  # a session may have come since
                 child.link.send(turn=True)

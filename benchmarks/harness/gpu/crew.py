@@ -20,6 +20,7 @@ from ..errors import ChildSurvived, NotAwake, SupervisorError
 from ..measuring.baselines import baseline_room
 from ..measuring.contestants import Actor
 from ..measuring.faults import Stuck
+from ..measuring.last_words import with_cause
 from ..measuring.memory import ControlPage
 from ..measuring.session import REFEREE_TIMEOUT_S, RefereeProcess
 from ..protocol import Link, ProtocolError, clean_text
@@ -299,7 +300,9 @@ class Crew:
                     pass
             except (TimeoutError, ProtocolError) as error:
                 log = clean_text(log_end(self.folder / f"{name}.log", _LOG_BYTES).decode(errors="replace"))
-                raise NotAwake(f"the process {name} did not start: {error}\n{log}") from error
+                reason = f"the process {name} did not start: {error}"
+                has_ended = not isinstance(error, TimeoutError)
+                raise NotAwake(with_cause(reason, log) if has_ended else reason, log=log) from error
 
     def _executor_room(self) -> Room:
         """Device code and records, never a library of the submission."""

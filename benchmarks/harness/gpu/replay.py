@@ -21,6 +21,7 @@ from ..errors import RefereeError
 from ..measuring.contestants import Actor, CallResult
 from ..measuring.faults import Fault, death, failure
 from ..measuring.laps import Laps
+from ..measuring.last_words import failed
 from ..measuring.memory import Layout
 from ..measuring.session import EAGER, NOTHING, REFEREE_TIMEOUT_S, RefereeProcess, faults_of
 from ..protocol import ProtocolError, Status, Word
@@ -39,7 +40,7 @@ from .record import (
     summary,
 )
 from .recording import CallRecording, not_replayable
-from .word_times import BLIND_MAX_US, MEASURED, SAMPLED_MAX_US, Lateness, WordTimes, no_longer
+from .word_times import MEASURED, SAMPLED_MAX_US, Lateness, WordTimes, is_worth, no_longer, surely_us
 
 INPUTS_AT, OUTPUTS_AT = 0x5000_0000_0000, 0x6000_0000_0000
 _TRIES, _LATE_TRIES = 25, 5
@@ -318,7 +319,7 @@ class Replay:
             if "not_captured" in answer:
                 raise not_replayable(self.configs[number], f"its baseline: {answer['not_captured']}")
             if "nodes" not in answer:
-                raise RefereeError(f"a baseline failed: {baseline.child.log_tail(4000)}")
+                raise failed("a baseline failed", baseline.child)
 
     def _try(self, who: str, number: int, choice: int) -> None:
         config = self.configs[number]
@@ -350,7 +351,7 @@ class Replay:
     def _measure_nothing(self, who: str) -> tuple[float, ...] | None:
         """Medians of empty calls whose times are worth something; None if there are too few of them."""
         made = (self._empty(who) for _ in range(_NULL_TRIES))
-        kept = list(islice(filter(_is_worth, made), _NULL_CALLS))
+        kept = list(islice(filter(is_worth, made), _NULL_CALLS))
         if len(kept) < _NULL_CALLS // 2:
             return None
         return tuple(median(answer[name] for answer in kept) for name in MEASURED)
@@ -378,8 +379,8 @@ class Replay:
         """A call whose times are worth something, and what the referee collected: else it is made again.
 
         On other values, since it has run, and device code remembers; its results must be right if it is `judged`. The
-        longest time of calls that were made again only because their results were copied late counts: device code could
-        delay copies after slow calls. All of it together has the time of one call that does not end.
+        longest time counts, and of calls whose end was seen late what they took at least: device code could delay the
+        host or the copies after slow calls alone. All of it together has the time of one call that does not end.
         Raises _Unqueued, Fault.
         """
         theirs, places = _is_candidate(who), self._places(who, config, sets)
@@ -392,18 +393,18 @@ class Replay:
             answer, taken = self._collected(who, config, sets, function, compared=compared)
             if "error" in answer or "gone" in answer:
                 return answer, taken
-            is_worth = _is_worth(answer)
-            seen += is_worth
-            longest_us = max(longest_us, answer["call_us"] if is_worth else 0.0)
+            counts = is_worth(answer)
+            seen += counts
+            longest_us = max(longest_us, surely_us(answer))
             is_sampled = taken["sampled_us"] <= SAMPLED_MAX_US or seen == _SAMPLES or time.monotonic() > until_s
-            if is_worth and (is_sampled or not (judged and theirs)):
+            if counts and (is_sampled or not (judged and theirs)):
                 return {**answer, "call_us": longest_us}, taken
             self.repeated += 1
             if judged:
                 self._demand_right(who, config, sets)
             if answer["is_late"]:
                 late += 1
-            elif not is_worth:
+            elif not counts:
                 blind_us.append(answer["blind_us"])
         if theirs and self._is_punctual(who.replace("candidate", "baseline")):
             what = "it is seen too late when its calls begin or end" if blind_us else "its launches are queued too late"
@@ -413,7 +414,7 @@ class Replay:
 
     def _is_punctual(self, baseline: str) -> bool:
         """Whether its empty calls are in time: the host is not too busy. In an executor device code decides that."""
-        return sum(_is_worth(self._empty(baseline)) for _ in range(_PUNCTUAL_CALLS)) >= _PUNCTUAL_LEAST
+        return sum(is_worth(self._empty(baseline)) for _ in range(_PUNCTUAL_CALLS)) >= _PUNCTUAL_LEAST
 
     def _demand_right(self, who: str, config: int, sets: Sequence[int]) -> None:
         """Compares the results of calls that the submission has just made. Raises Fault."""
@@ -458,13 +459,13 @@ class Replay:
         except (TimeoutError, ProtocolError) as error:
             if theirs:
                 return {"gone": True}
-            raise RefereeError(f"a baseline failed: {actor.child.log_tail(4000)}") from error
+            raise failed("a baseline failed", actor.child) from error
 
     def _receive(self, actor: Actor) -> dict[str, Any]:
         try:
             return actor.receive(REFEREE_TIMEOUT_S)
         except (TimeoutError, ProtocolError) as error:
-            raise RefereeError(f"a baseline failed: {actor.child.log_tail(4000)}") from error
+            raise failed("a baseline failed", actor.child) from error
 
     def _times(self, who: str, answer: dict[str, Any]) -> WordTimes:
         pairs = zip(MEASURED, self._nothing[who], strict=True)
@@ -491,8 +492,3 @@ def _is_candidate(who: str) -> bool:
 def _lateness(times: WordTimes, answer: Mapping[str, Any], taken: Mapping[str, Any]) -> Lateness:
     told = {name: float(taken[name]) for name in ("tail_us", "sampled_us", "lead_us")}
     return Lateness(times.behind_us, **told, start_us=float(answer["start_us"]))
-
-
-def _is_worth(answer: dict[str, Any]) -> bool:
-    """Whether the times of a call count; an answer that tells of a failure does."""
-    return not answer.get("is_late") and answer.get("blind_us", 0.0) <= BLIND_MAX_US

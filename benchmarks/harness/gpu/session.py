@@ -31,7 +31,7 @@ from ..measuring.session import (
     faults_of,
     files_of,
 )
-from ..protocol import ProtocolError, Status, Word
+from ..protocol import ProtocolError, Word
 from ..report import Verdict
 from ..rules import GpuRules
 from ..sandbox.isolation import inside
@@ -41,9 +41,11 @@ from . import capacity
 from .crew import STANDBY, Crew, CrewSpec
 from .discovery import Gpu
 from .gaps import replayed_baselines_us
-from .lack import end_waiting, forget_crowded, is_crowded, lack_is_told, mark_of, next_time_alone
+from .lack import end_waiting, is_crowded, lack_is_told, lacks_anyway, needs_more, next_time_alone, note_anyway
+from .marks import COUNT_MAX, mark_of
 from .record import NotReplayable
 from .replay import INPUTS_AT, OUTPUTS_AT, Captured, Replay, Shared
+from .results import result_of
 from .room import demand_room, somebody_waits
 from .warming import warm
 from .word_times import Lateness
@@ -99,6 +101,7 @@ class GpuSession(Session[Actor]):
         self.machine: dict[str, Any] = {}
         self._has_room = False  # no session that waits holds memory
         self._somebody_waited = False  # such sessions may end at any time, but none begins beside this one
+        self._fails_anyway = False  # a baseline's call fails for want of memory where no session holds any
         self._has_loaded = False  # the submission has had a process here
         self._captured = Captured()
         self._lacked_before = 0  # how often baselines had found no memory when nothing of the submission was there
@@ -173,7 +176,7 @@ class GpuSession(Session[Actor]):
 
     def _capture_baselines(self, laps: Laps) -> None:
         """Before anything of the submission runs. In a control run they do what they did in the judging that failed."""
-        self.not_replayed, setting = "", self.setting
+        self.not_replayed, setting, works = "", self.setting, True
         self.replay = replay = Replay(
             crew=self.crew,
             referee=self._referee,
@@ -193,7 +196,7 @@ class GpuSession(Session[Actor]):
                 replay.capture_baselines(self.fill, functions)
             except NotReplayable as error:
                 self.replay, self.not_replayed = None, str(error)
-                self._reserve_for_baselines()  # so that libraries choose their kernels now
+                works = self._settle_baselines()
             else:
                 if self.measures_gaps and not setting.control:
                     self._captured.replayed_us = replayed_baselines_us(replay, self.fill, functions)
@@ -202,28 +205,38 @@ class GpuSession(Session[Actor]):
             self.replay = None
         lacked_before, self._lacked_before = self._lacked_before, self._lacked()
         if self._lacked_before > lacked_before:
-            self._make_room_for_baselines()
+            self._make_room_for_baselines(self._lacked_before - lacked_before, works=works)
+        if not works:
+            raise needs_more(self._needs)  # in the judging the same call would fail again
 
     @property
     def replayed_baselines_us(self) -> dict[str, float]:
         """Of the stronger baseline, by visible configuration; empty if they could not be captured."""
         return self._captured.replayed_us
 
-    def _make_room_for_baselines(self) -> None:
-        """They have found too little memory with nothing of the submission there, and libraries chose other kernels.
+    def _make_room_for_baselines(self, lacks: int, *, works: bool) -> None:
+        """They found too little memory `lacks` times with nothing of the submission there; with `works` no call failed.
 
         Raises Fault, NOISY, if sessions that wait held it: these are ended. Else it is what the task gets on this GPU.
         """
-        if self._has_room:
-            forget_crowded(self.setting.task.name)  # it was not for those sessions
+        found = (self.setting.gpu, self.setting.task.name, lacks)
+        if not self._has_room and lacks_anyway(*found, works=works):
+            self._fails_anyway = not works
             return
+        if not self._has_room:
+            self._end_waiting(lacks)
+        note_anyway(*found, works=works)
+
+    def _end_waiting(self, lacks: int = COUNT_MAX) -> None:
         self._has_room = True
-        end_waiting(self.setting.gpu, self.setting.task.name, somebody_waited=self._somebody_waited)
+        waited = self._somebody_waited
+        end_waiting(self.setting.gpu, self.setting.task.name, somebody_waited=waited, lacks=lacks)
 
     def excuse_lack(self) -> None:
         """Raises Fault, NOISY, if the GPU memory that was lacking was held by sessions that wait for submissions."""
         if self.is_alone and not self._has_loaded:
-            self._make_room_for_baselines()
+            if not self._has_room and not self._fails_anyway:
+                self._end_waiting()
         elif self._somebody_waited and not self._has_room:
             raise next_time_alone(self.setting.binary)
 
@@ -269,14 +282,31 @@ class GpuSession(Session[Actor]):
             self._await_baseline(baseline)
             baseline.child.freeze()
 
-    def _reserve_for_baselines(self) -> None:
-        """Makes them take the memory that their calls need, one after the other while nothing else runs."""
+    def _settle_baselines(self) -> bool:
+        """Lets libraries choose their kernels now. Whether the calls find enough memory from then on.
+
+        A library that lacked some remembers what it chose instead. If it lacks some again, it does so in every call.
+        """
+        lacked = self._lacked()
+        works = self._reserve_for_baselines()
+        if not works or self._lacked() == lacked:
+            return works
+        lacked = self._lacked()
+        return self._reserve_for_baselines() and self._lacked() == lacked
+
+    def _reserve_for_baselines(self) -> bool:
+        """Makes them take the memory that their calls need, one after the other while nothing else runs.
+
+        Whether all calls found enough. Raises RefereeError if one fails for another reason.
+        """
+        works = True
         for number, functions in enumerate(_functions_of(self.setting.prepared.problems)):
             self.fill(number)
             self._referee.ask("stage", who="baseline0", config=number, places=[])
             for baseline in self.crew.baselines:
                 baseline.link.send(reserve=number, functions=functions)
-                self._await_baseline(baseline, "reserved")
+                works &= bool(self._await_baseline(baseline, "reserved").get("works"))
+        return works
 
     def demand_memory_for_baselines(self) -> None:
         """Raises Fault, OUT_OF_MEMORY, if they found too little at a time since the submission was loaded.
@@ -414,18 +444,22 @@ class GpuSession(Session[Actor]):
             return actor.broken(timeout_s)
         with faults_of(who):
             actor.child.freeze()
-        return _result(answer, actor)
+        return result_of(answer, actor)
 
     @contextmanager
     def _memory(self) -> Iterator[None]:
-        """Raises LacksMemory where our processes lack memory; Fault if nothing of the submission is there to blame."""
+        """Raises LacksMemory where our processes lack memory.
+
+        Fault, INTERNAL_ERROR, if the task takes much of the GPU and the submission is not loaded yet.
+        """
         try:
-            with lack_is_told(self._needs, lambda: self._lacked() > self._lacked_before):
+            with lack_is_told(self._needs, lambda: self._lacked() > self._lacked_before, is_alone=self.is_alone):
                 yield
         except LacksMemory as error:
-            is_too_large = may_lack_gpu_memory(str(error.__cause__))  # the task alone, and no other failure
+            cause = error.__cause__  # the task alone, and no other failure
+            is_too_large = isinstance(cause, RefereeError) and may_lack_gpu_memory(cause.reason)
             if self.is_alone and self._needs and not self._has_loaded and is_too_large:
-                raise Fault(Verdict.OUT_OF_MEMORY, str(error), lacks_gpu_memory=True) from error
+                raise needs_more(self._needs) from error
             raise
 
     def _gate_us(self, who: str, function: int) -> float:
@@ -445,29 +479,6 @@ class GpuSession(Session[Actor]):
             except ProtocolError as error:
                 raise self._referee.failed(error) from error
         raise SupervisorError("the referee gave no answer after a call")
-
-
-def _result(answer: dict[str, Any], actor: Actor) -> CallResult:
-    try:
-        status = Status(answer["status"])
-    except ValueError:
-        return CallResult(None, text="the process answered with an unknown status")
-    message = {} if status is Status.OK else actor.pending_message()
-    return CallResult(
-        status=status,
-        wall_us=answer["wall_us"],
-        resume_us=answer["resume_us"],
-        text=str(message.get("text", "")),
-        error=str(message.get("error", "")),
-        early=answer["early"],
-        foreign=not answer["inside"],
-        event_us=answer["event_us"],
-        tail_us=answer["tail_us"],
-        flush_us=answer["flush_us"],
-        gate_us=answer["gate_us"],
-        copied=answer["copied"],
-        throttled=tuple(answer["throttle"]),
-    )
 
 
 def _functions_of(problems: Sequence[str | None]) -> list[list[int]]:

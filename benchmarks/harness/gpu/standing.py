@@ -14,16 +14,17 @@ import threading
 import time
 from collections import deque
 from contextlib import ExitStack
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
-from ..errors import Cancelled, ChildSurvived, LacksMemory, NotStanding, SupervisorError
+from ..errors import Cancelled, ChildSurvived, LacksMemory, NotAwake, NotStanding, SupervisorError
 from ..measuring.faults import Fault, Stuck
 from ..measuring.laps import Laps
 from ..report import Verdict
 from ..sandbox.outbox import discard
 from .capacity import WAITING_SHARE
 from .crew import Crew, Spare
-from .lack import CROWDED_S, is_crowded
+from .lack import is_crowded
+from .marks import CROWDED_S
 from .replay import Captured
 from .room import PLACES, MemoryPlace
 from .session import PYTHON_SUFFIXES, GpuSession, GpuSetting
@@ -61,11 +62,15 @@ class StandingGpuSession(GpuSession):
         """The GPU memory that it keeps between submissions."""
         return self._layout.input_bytes + 2 * self._arena_bytes + self._reserve_bytes()
 
-    @property
-    def survivor(self) -> SupervisorError | Fault | None:
-        """The error if another judging tried to end it and failed. Waits until such an attempt is over."""
+    def demand_ended(self) -> None:
+        """Raises ChildSurvived, once, if another judging tried to end it and failed.
+
+        Waits until such an attempt is over, so whoever has found `stands` false before learns why.
+        """
         with self._mine:
-            return self._survivor
+            error, self._survivor = self._survivor, None
+        if error is not None:
+            raise ChildSurvived(str(error)) from error
 
     @property
     def has_lately_lacked_room(self) -> bool:
@@ -85,6 +90,7 @@ class StandingGpuSession(GpuSession):
     def __enter__(self) -> Self:
         self._mine.acquire()
         try:
+            self.demand_ended()  # somebody may have called since the session was chosen
             if self.stands and not self._is_whole():
                 self.end()
             if not self.stands:
@@ -93,7 +99,7 @@ class StandingGpuSession(GpuSession):
         except BaseException as error:
             self.__exit__(None, error, None)
             if self.is_alone and isinstance(error, LacksMemory):
-                self._make_room_for_baselines()
+                self._leave_room()
             raise
         return self
 
@@ -155,9 +161,7 @@ class StandingGpuSession(GpuSession):
         crew, laps, number = self.crew, Laps(), 0
         self.is_alone = True
         if self.visits > 0:
-            self._refill()
-            crew.relieve(self._spares[0])
-            number = self._spares.popleft().number
+            number = self._relieve()
             self._casts = list(zip(crew.baselines, crew.candidates, strict=True))
         self.visits += 1
         laps.end("awake")
@@ -185,15 +189,39 @@ class StandingGpuSession(GpuSession):
                 self._serve_one()
         self.machine = {**self._referee.ask("describe"), "load_s": laps.seconds, "visit": self.visits}
 
-    def _make_room_for_baselines(self) -> None:
+    def _relieve(self) -> int:
+        """Puts new processes in the place of the last submission's; their number. Raises NotStanding.
+
+        They may have woken up while another judging held all memory. Those that did not are replaced once.
+        """
+        self._refill()
+        try:
+            self.crew.relieve(self._spares[0])
+        except NotAwake:
+            self._spares.popleft().end()
+            self._refill()
+            self._relieve_at_last()
+        return self._spares.popleft().number
+
+    def _relieve_at_last(self) -> None:
+        try:
+            self.crew.relieve(self._spares[0])
+        except NotAwake as error:
+            self.stands = False  # leaving it ends it
+            raise NotStanding(f"no process can be started beside a kept session: {error.reason}") from error
+
+    def _make_room_for_baselines(self, lacks: int, *, works: bool) -> None:
         """What libraries have chosen stays as long as their process, so all of it ends. Raises NotStanding."""
+        self._leave_room()
+
+    def _leave_room(self) -> NoReturn:
         self.stands, self._lacked_room_s = False, time.monotonic()
         raise NotStanding("there was too little GPU memory for the baselines of a session that is kept")
 
     def excuse_lack(self) -> None:
         """Leaves it to a judging without a session that is kept, so this one ends. Raises NotStanding."""
         if self.is_alone:
-            self._make_room_for_baselines()
+            self._leave_room()
         self.stands = False  # leaving it ends it
         raise NotStanding("a kept session left too little GPU memory")
 
@@ -255,21 +283,22 @@ class GpuSessionKeeper:
 
     def session(self, setting: GpuSetting) -> StandingGpuSession:
         """The session for the submission of `setting`; the caller enters it. Raises NotStanding, ChildSurvived."""
-        if self._kept is not None and (error := self._kept.survivor) is not None:
-            self._kept = None
-            raise ChildSurvived(str(error)) from error
+        stands = self._kept is not None and self._kept.stands
+        if self._kept is not None:
+            self._kept.demand_ended()  # after that look, so that nothing is lost if another one takes its place
         if setting.binary.suffix in PYTHON_SUFFIXES:
             raise NotStanding("the kernels of the submission are compiled in a separate process")
         if is_crowded(setting.task.name) or (self._kept is not None and self._kept.has_lately_lacked_room):
             raise NotStanding("the task needs the GPU memory that kept sessions would hold")
-        if self._kept is None or not self._kept.stands:
+        if self._kept is None or not stands:
             self._kept = StandingGpuSession(setting)
         if self._kept.takes_bytes > _MEMORY_SHARE * setting.gpu.memory_bytes:
             raise NotStanding("the task needs too much of the GPU's memory to keep a session")
         return self._kept.expect(setting)
 
     def close(self) -> None:
-        """Ends the session that is kept, if there is one."""
+        """Ends the session that is kept, if there is one. Raises Stuck, ChildSurvived."""
         kept, self._kept = self._kept, None
-        if kept is not None and kept.stands:
+        if kept is not None:
             kept.end()
+            kept.demand_ended()

@@ -8,10 +8,13 @@ from typing import Any
 
 from ..measuring.contestants import Actor
 from ..measuring.faults import Fault, failure, first_line, load_fault, may_lack_gpu_memory, slow_load
+from ..measuring.last_words import with_cause
 from ..protocol import ProtocolError
 from ..report import Verdict
 from ..sandbox.outbox import NotTaken, TooMuch
 from .crew import Crew
+
+_LOG_BYTES = 4000
 
 
 def warm(crew: Crew, message: dict[str, Any], timeout_s: float) -> None:
@@ -39,7 +42,7 @@ def await_warm(warmer: Actor, timeout_s: float) -> dict[str, str]:
         for message in warmer.messages(timeout_s):
             if ours is None:  # nothing of the submission is loaded, and only our code can have sent this
                 if "woken" not in message:
-                    raise package_failed(first_line(str(message.get("unusable"))))
+                    raise package_failed(str(message.get("unusable")))
                 ours = dict(message["woken"])
             if message.get("warmed"):
                 return ours
@@ -52,18 +55,20 @@ def await_warm(warmer: Actor, timeout_s: float) -> dict[str, str]:
         raise slow_load(timeout_s) from None
     except ProtocolError:
         if ours is None:
-            raise package_failed("its process ended while it was imported") from None
+            told = with_cause("its process ended while it was imported", warmer.child.log_tail(_LOG_BYTES))
+            raise package_failed(told) from None
         raise load_fault({}, warmer.child.wait(1.0)) from None
 
 
 def _last_words(actor: Actor) -> str:
     """The last line that a process printed, added to a reason that only says that it ended."""
-    lines = actor.child.log_tail(4000).strip().splitlines()
+    lines = actor.child.log_tail(_LOG_BYTES).strip().splitlines()
     return f"; it printed: {lines[-1][:300]}" if lines else ""
 
 
 def package_failed(why: str) -> Fault:
-    reason = f"a package that it uses fails on this worker: {why}"
+    """INTERNAL_ERROR: nothing of the submission is loaded. Its first line is shown; all of it may tell of memory."""
+    reason = f"a package that it uses fails on this worker: {first_line(why)}"
     return Fault(Verdict.INTERNAL_ERROR, reason, lacks_gpu_memory=may_lack_gpu_memory(why))
 
 

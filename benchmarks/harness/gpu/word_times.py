@@ -6,7 +6,7 @@ Not covered: measuring (`child/gpu/clock.py`).
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from ..measuring.contestants import CallResult
 from ..measuring.tally import Contender
@@ -64,6 +64,23 @@ class Lateness(NamedTuple):
             (self.start_us - usual.start_us, _START_SPARE_US),
         )
         return sum(max(0.0, late_us - spare_us) for late_us, spare_us in spares)
+
+
+def is_worth(answer: Mapping[str, Any]) -> bool:
+    """Whether the times of a call count; an answer that tells of a failure does."""
+    return not answer.get("is_late") and answer.get("blind_us", 0.0) <= BLIND_MAX_US
+
+
+def surely_us(answer: Mapping[str, Any]) -> float:
+    """What a call took at least, in microseconds, with what an empty one takes still in it.
+
+    A host that was blind saw the end at most `blind_us` late, and if it saw the start late, the call took longer than
+    it says. Zero if the stream went on before everything was queued: such a time tells of the host alone.
+    """
+    if answer["is_late"]:
+        return 0.0
+    call_us = float(answer["call_us"])
+    return call_us if is_worth(answer) else max(0.0, call_us - float(answer["blind_us"]))
 
 
 def usual_lateness(seen: Mapping[Contender, Sequence[CallResult]]) -> Lateness:

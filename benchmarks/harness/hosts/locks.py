@@ -100,6 +100,26 @@ def open_shared(name: str) -> Iterator[int]:
         os.close(fd)
 
 
+def read_shared(name: str, most_bytes: int) -> tuple[bytes, float]:
+    """The beginning of such a file, and when it was written last in seconds since the epoch; b"" and 0 without one.
+
+    Creates none. Raises SupervisorError where another user left none that can be read.
+    """
+    path = Path(tempfile.gettempdir()) / name
+    try:
+        fd = os.open(path, _SHARED)
+    except FileNotFoundError:
+        return b"", 0.0
+    except OSError as error:
+        raise SupervisorError(f"the file {path} cannot be used: {error.strerror}") from error
+    try:
+        return os.pread(fd, most_bytes, 0), os.fstat(fd).st_mtime
+    except OSError as error:
+        raise SupervisorError(f"the file {path} cannot be used: {error.strerror}") from error
+    finally:
+        os.close(fd)
+
+
 def _opened(path: Path) -> int:
     """Where temporary folders are protected (fs.protected_regular), nobody may open another's file with O_CREAT."""
     while True:

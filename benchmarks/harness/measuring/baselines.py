@@ -1,7 +1,8 @@
 """The compiled baselines of a task, prepared once per machine where no submission can write, and the machine's peaks.
 
 Only the compilation of baselines is cached; every judging times them again. If torch.compile fails on a configuration
-or takes too long, the reason is stored and eager alone is the baseline there. Peaks belong to the machine, not to a
+or takes too long, the reason is stored and eager alone is the baseline there. If it lacks memory of a GPU, nothing is
+stored, since others may have held it. Peaks belong to the machine, not to a
 task, and are measured while nothing else is.
 """
 
@@ -28,6 +29,7 @@ from ..sandbox.seccomp import builder_program, supported
 from ..source import Paths, Step, Watcher
 from ..tasks.spec import Config, TaskSpec
 from .contestants import Actor, Contestant
+from .last_words import failed
 from .memory import SharedMemory, describe, lay_out
 
 MachineLock = Callable[[Watcher], AbstractContextManager[None]]
@@ -102,7 +104,8 @@ class Preparation(ABC):
 
     def is_ready(self, paths: Paths) -> bool:
         """Whether nothing is left to compile."""
-        return (self._folder(paths) / "ready.json").exists()
+        file = self._folder(paths) / "ready.json"
+        return file.exists() and not any(self._lacks_memory(problem) for problem in _problems(file) if problem)
 
     @contextmanager
     def turn(self, paths: Paths, lock: MachineLock) -> Iterator[None]:
@@ -117,7 +120,7 @@ class Preparation(ABC):
             yield
 
     def compiled(self, paths: Paths) -> PreparedBaseline:
-        """The compiled baselines of the task on this machine; compiles them if there are none."""
+        """The compiled baselines of the task on this machine; compiles them if there are none. Raises RefereeError."""
         folder = self._folder(paths)
         if not self.is_ready(paths):
             discard(folder)
@@ -128,7 +131,11 @@ class Preparation(ABC):
                 _taken(scratch / "cache", folder / "cache")
             problems = [self.problems[number] for number in range(len(self.configs))]
             _write(folder / "ready.json", {"problems": problems})
-        return PreparedBaseline(folder / "cache", tuple(json.loads((folder / "ready.json").read_text())["problems"]))
+        return PreparedBaseline(folder / "cache", _problems(folder / "ready.json"))
+
+    def _lacks_memory(self, problem: str) -> bool:
+        """Whether a configuration had no memory, which others may have held: such a problem is not kept."""
+        return False
 
     def begin(self, paths: Paths, cache: Path) -> None:
         """Makes the folder in which torch.compile keeps what it has compiled."""
@@ -179,7 +186,7 @@ class Preparation(ABC):
         try:
             yield child
         except ProtocolError as error:
-            raise RefereeError(f"preparing baselines failed: {error}\n{child.child.log_tail(4000)}") from error
+            raise failed(f"preparing baselines failed: {error}", child.child) from error
         except TimeoutError as error:
             raise RefereeError("preparing baselines did not answer") from error
         finally:
@@ -263,6 +270,10 @@ class CpuPreparation(Preparation):
             child.open({**common, **work})
             failed.pop_all()
         return child
+
+
+def _problems(file: Path) -> tuple[str | None, ...]:
+    return tuple(json.loads(file.read_text())["problems"])
 
 
 def _taken(cache: Path, target: Path) -> None:

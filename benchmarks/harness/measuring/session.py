@@ -30,6 +30,7 @@ from . import baselines, used_up
 from .baselines import PreparedBaseline
 from .contestants import Actor, CallResult, Contestant
 from .faults import Fault, load_fault, slow_load
+from .last_words import failed
 from .memory import SharedMemory, describe, lay_out
 from .used_up import Touched
 
@@ -198,7 +199,7 @@ class Session(ABC, Generic[ActorT]):
         result = self._call("baseline", config, choice, function=function, compared=compared)
         if result.status is not Status.OK:
             name = ("eager", "torch.compile", "null call")[function]
-            raise RefereeError(f"the {name} baseline failed: {result.text}\n{self.baseline.child.log_tail(2000)}")
+            raise failed(f"the {name} baseline failed: {result.text}", self.baseline.child)
         return result
 
     def compare(self, who: str, config: int, choice: int) -> CallComparison:
@@ -235,7 +236,7 @@ class Session(ABC, Generic[ActorT]):
             while not (message := baseline.receive(REFEREE_TIMEOUT_S)).get(word):
                 pass
         except (TimeoutError, ProtocolError) as error:
-            raise RefereeError(f"the baseline did not start: {baseline.child.log_tail(4000)}") from error
+            raise failed("the baseline did not start", baseline.child) from error
         return message
 
     def _new_fill(self, config: int, distribution: str | None) -> Fill:
@@ -411,7 +412,7 @@ class RefereeProcess:
             raise self.failed(error) from error
 
     def failed(self, error: Exception) -> RefereeError:
-        return RefereeError(f"the referee failed: {error}\n{self._child.log_tail(4000)}")
+        return failed(f"the referee failed: {error}", self._child)
 
     def exit_code(self) -> int | None:
         """None while it runs."""

@@ -74,8 +74,7 @@ class Replayer:
             if "capture" in request:
                 self._link.send(**self._captured(request["capture"], request["functions"], request["sets"]))
             elif "reserve" in request:
-                self._reserve(request["reserve"], request["functions"])
-                self._link.send(reserved=True)
+                self._link.send(reserved=True, works=self._reserve(request["reserve"], request["functions"]))
             else:
                 self._link.send(**self._run(**request))
 
@@ -91,8 +90,11 @@ class Replayer:
             gc.collect()
         return {"nodes": [len(self._programs[function, config][0][0].steps) for function in functions]}
 
-    def _reserve(self, config: int, functions: Sequence[int]) -> None:
-        """Makes calls that are not captured, so that this process keeps the memory for them; gives up all captures."""
+    def _reserve(self, config: int, functions: Sequence[int]) -> bool:
+        """Makes calls that are not captured, so that this process keeps the memory for them; gives up all captures.
+
+        Whether they worked: False if one of them found too little memory.
+        """
         if self._pool is not None:  # also if nothing could be captured: the call before a capture has taken memory
             self._programs.clear()
             self._pool = None
@@ -106,7 +108,8 @@ class Replayer:
             except RuntimeError:  # also of a library that has nothing else to try
                 if self._page[Word.LACKED] == lacked_before:
                     raise
-                break
+                return False
+        return True
 
     def _function(self, number: int, config: int) -> Function:
         function = self._functions[number][config]

@@ -1,0 +1,46 @@
+"""What a process of ours died of, read from the end of its log.
+
+A log also holds warnings, such as that torch found no memory for one plan and took another. They say nothing about why
+the process ended. Not covered: processes that a signal ended; they print nothing.
+"""
+
+from ..errors import RefereeError
+from ..sandbox.isolation import Child
+
+_LOG_BYTES, _ENDS_WITHIN_S = 4000, 0.2
+_TRACEBACK, _FRAME = "Traceback (most recent call last):", '  File "'
+_GOES_ON = ("The above exception was the direct cause", "During handling of the above exception")
+_ABORTS, _WHAT = ("terminate called after throwing", "Fatal Python error"), "what():"
+
+
+def died_of(log: str) -> str:
+    """The first line of the exception that ended a process, after those of its causes; empty if the log has none.
+
+    The beginning of the log may be missing.
+    """
+    found: list[str] = []
+    is_in_frames = goes_on = False
+    for line in log.splitlines():
+        if line.startswith(_GOES_ON):
+            goes_on = True
+        elif line.startswith(_TRACEBACK):
+            found, goes_on, is_in_frames = found if goes_on else [], False, True
+        elif line.startswith(_FRAME):
+            is_in_frames = True
+        elif line.startswith(_ABORTS):
+            found, is_in_frames = [line], False
+        elif (is_in_frames and line[:1].strip()) or line.lstrip().startswith(_WHAT):
+            found.append(line.strip())
+            is_in_frames = False
+    return "; ".join(found)
+
+
+def failed(reason: str, child: Child) -> RefereeError:
+    """The error for a process of ours that failed. If it has ended, what it died of belongs to the reason."""
+    log, has_ended = child.log_tail(_LOG_BYTES), child.wait(_ENDS_WITHIN_S) is not None
+    return RefereeError(with_cause(reason, log) if has_ended else reason, log=log)
+
+
+def with_cause(reason: str, log: str) -> str:
+    cause = died_of(log)
+    return f"{reason}: {cause}" if cause else reason
