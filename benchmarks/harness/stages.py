@@ -23,7 +23,7 @@ from .hosts.processors import processor
 from .languages import LANGUAGES
 from .measuring.baselines import MachineLock, Preparation, PreparedBaseline
 from .measuring.calls import Judging
-from .measuring.faults import DEVICE_STUCK, Fault, Stuck, first_line
+from .measuring.faults import DEVICE_STUCK, Fault, Stuck, first_line, lack_in_preparing
 from .measuring.session import Session
 from .measuring.standing import SessionKeeper
 from .measuring.tally import hidden_words
@@ -188,7 +188,7 @@ class StagedJudging:
         with nullcontext() if self.locked or self._is_built() else self.track.build_lock(self.watcher):
             build = self._stage("compile", self._build)
             self.track.prepare_tools()
-        with self._preparation.turn(self.paths, self._lock(self.track.prepare_lock)):
+        with lack_in_preparing(), self._preparation.turn(self.paths, self._lock(self.track.prepare_lock)):
             prepared = self._stage("prepare", lambda: self._preparation.compiled(self.paths))
         with self._lock(self.track.rehearsal_lock if self.rehearsal else self.track.lock)(self.watcher):
             self.environment |= {**self.track.record(), **builds.compiler_environment(self.source.language)}

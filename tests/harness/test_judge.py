@@ -28,7 +28,8 @@ from benchmarks.harness import (
     self_test,
 )
 from benchmarks.harness.compilers import builds
-from benchmarks.harness.errors import RefereeError
+from benchmarks.harness.errors import LacksMemory, RefereeError
+from benchmarks.harness.measuring.baselines import CpuPreparation
 from benchmarks.harness.measuring.calls import Judging
 from benchmarks.harness.tracks import CpuTrack, open_track
 from tests.scheduling import beside_the_cache
@@ -114,6 +115,22 @@ def test_what_breaks_off_before_the_file_is_loaded_is_not_its_fault(
     with pytest.raises(SupervisorError, match="just now"):
         judge(Source(KERNEL, "cpp"), TASK, RULES, paths, quick=True)
     assert made == ["session"]
+
+
+def test_baselines_that_lack_gpu_memory_while_they_are_prepared_blame_nobody(
+    report: Report, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is the worker taken out of service: another task may fit."""
+
+    def lacking(*_: Any) -> None:
+        raise LacksMemory("torch.compile found too little GPU memory", log="much that it printed")
+
+    monkeypatch.setattr(CpuPreparation, "compiled", lacking)
+    found = judge(Source(KERNEL, "cpp"), TASK, RULES, paths, quick=True)
+    assert (found.verdict, found.reason) == (
+        Verdict.INTERNAL_ERROR,
+        "torch.compile found too little GPU memory",
+    )
 
 
 @pytest.fixture

@@ -5,9 +5,11 @@ A dead candidate is the submission's fault, a dead referee is ours (`RefereeErro
 
 import re
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+from ..errors import LacksMemory
 from ..protocol import Status
 from ..report import Verdict
 from .contestants import CallResult
@@ -80,6 +82,15 @@ _UNQUOTED = "the kernel failed in a call; it has met hidden configurations befor
 def may_lack_gpu_memory(text: str) -> bool:
     """Whether the text of an error may be due to too little memory on the GPU."""
     return _NO_GPU_MEMORY.search(text) is not None
+
+
+@contextmanager
+def lack_in_preparing() -> Iterator[None]:
+    """Raises Fault, INTERNAL_ERROR, in place of LacksMemory: the worker is sound, and other tasks may fit."""
+    try:
+        yield
+    except LacksMemory as error:
+        raise Fault(Verdict.INTERNAL_ERROR, first_line(error.reason), lacks_gpu_memory=True) from error
 
 
 def failure(text: str, reason: str, otherwise: Verdict = Verdict.RUNTIME_ERROR) -> Fault:
