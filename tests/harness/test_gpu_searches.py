@@ -8,7 +8,7 @@ import pytest
 
 from agents.evolve.events import LogEvent
 from agents.evolve.templates import find_template
-from lab.gpu.search_curves import account, best_at, compared, table, winner_of
+from lab.gpu.search_curves import Contender, account, best_at, compared, contenders_of, table
 from lab.gpu.searches import (
     LEVERS,
     NEAR_SHIPPED,
@@ -43,8 +43,9 @@ def test_a_log_tells_the_curve_the_rate_and_where_the_time_went() -> None:
     assert found["seconds"]["screen"] == {"count": 2, "median": 1.5, "most": 2.0, "sum": 3.0}
     assert found["seconds"]["judge"]["count"] == 2
     assert best_at(found["curve"], 10) is None
-    assert winner_of(EVENTS) == ("1-1", "cc", 1.8)
-    assert winner_of(EVENTS[:3]) is None
+    assert contenders_of(EVENTS, 1) == [Contender("1-1", "cc", 1.8)]
+    assert [item.candidate for item in contenders_of(EVENTS, 5)] == ["1-1", "0-0"]
+    assert contenders_of(EVENTS[:3], 1) == []
     assert "| mnist_pool/forward | all | 60.0 | 3 | 3.0 | 2 | 1.8 |" in table(
         [{"task": "mnist_pool/forward", "lever": "all", **found}]
     )
@@ -76,7 +77,14 @@ def test_every_task_has_a_template_and_settings_to_begin_with_that_it_has(task: 
 
 def bench(folder: Path) -> GpuSearches:
     options = {"out": folder / "out", "data": folder / "data", "earlier": [folder / "before"], "language": "cuda"}
-    settings = {"tasks": ["mnist_pool/forward"], "rounds": 2, "budget_s": 60.0, "seconds": 5.0, "seed": 1}
+    settings = {
+        "tasks": ["mnist_pool/forward"],
+        "rounds": 2,
+        "budget_s": 60.0,
+        "seconds": 5.0,
+        "seed": 1,
+        "contenders": 1,
+    }
     search = {"generation_size": 8, "audit_fraction": 0.02, "device": "cuda:0"}
     return GpuSearches(argparse.Namespace(**options, **settings, **search))
 
@@ -93,8 +101,9 @@ def test_what_was_judged_in_an_earlier_call_is_not_judged_again(tmp_path: Path) 
     place = bench(tmp_path)
     assert sources_of(place, "mnist_pool/forward") == {}
     (tmp_path / "before").mkdir()
-    record = {"task": "mnist_pool/forward", "lever": "all", "seed": 1, "winner": {"score": 2.0}, "source": "better"}
-    worse = {**record, "winner": {"score": 1.0}, "source": "worse"}
+    record = {"task": "mnist_pool/forward", "lever": "all", "seed": 1}
+    worse, better = {"score": 1.0, "source": "worse"}, {"score": 2.0, "source": "better"}
+    record, worse = {**record, "contenders": [better]}, {**record, "contenders": [worse, better]}
     lines = [json.dumps(item) for item in (record, worse)]
     (tmp_path / "before" / "searches.jsonl").write_text("\n".join(lines) + "\n")
     sources = sources_of(place, "mnist_pool/forward")
@@ -106,3 +115,6 @@ def test_what_was_judged_in_an_earlier_call_is_not_judged_again(tmp_path: Path) 
         {"task": "mnist_pool/forward", "kind": "shipped", "source_sha256": sources["shipped"].sha256, "score": None},
     )
     assert [kind for _, _, kind, _ in turns(place, entries)] == ["winner", "winner", "shipped"]
+    place.options.contenders = 5
+    found = {kind: source.text for kind, source in sources_of(place, "mnist_pool/forward").items()}
+    assert (list(found), found["contender 2"]) == (["shipped", "winner", "contender 2"], "worse")
