@@ -2,7 +2,8 @@
 
 fast_p is a share of all tasks of a set, so a task that a method never attempted counts like one that it failed. A
 geometric mean is taken only over tasks that every compared method has solved; means over different tasks could not be
-compared. Does NOT decide which entries count: marks are ranked entries (`overview.py`).
+compared. Of a mark that is only bounded, what counts for its rank counts here as well. Does NOT decide which entries
+count: marks are ranked entries (`overview.py`).
 """
 
 import math
@@ -11,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .ranking import NORMAL_95, SpeedupEstimate, what_counts
+from .ranking import NORMAL_95, SpeedupEstimate, what_counts, what_reaches
 
 FAST_AT = (0.0, 1.0, 1.5, 2.0, 3.0)  # the p of the columns of an overall board
 
@@ -32,6 +33,10 @@ class Mark(NamedTuple):
     @property
     def counts(self) -> float:
         return what_counts(self.score, self.lo, self.trust)
+
+    @property
+    def reaches(self) -> float:
+        return what_reaches(self.score, self.lo, self.hi, self.trust)
 
 
 Marks = Mapping[int, Mark]  # by task
@@ -58,16 +63,16 @@ def fast(marks: Iterable[Mark], p: float, total: int) -> Share:
     """fast_p: strictly faster than `p` times the stronger baseline; at p = 0 every correct entry counts."""
     known = list(marks)
     return Share(
-        count=sum(mark.score > p for mark in known),
+        count=sum(mark.counts > p for mark in known),
         sure=sum(mark.lo > p for mark in known),
-        possible=sum(mark.hi > p for mark in known),
+        possible=sum(mark.reaches > p for mark in known),
         total=total,
     )
 
 
 def curve(marks: Iterable[Mark], total: int) -> list[tuple[float, float]]:
     """The corners (p, share) of fast_p as p grows from 0: a share holds up to the next corner."""
-    scores = sorted(mark.score for mark in marks)
+    scores = sorted(mark.counts for mark in marks)
     corners = [(0.0, len(scores) / total if total else 0.0)]
     for place, score in enumerate(scores, 1):
         corners.append((score, (len(scores) - place) / total))
@@ -77,8 +82,8 @@ def curve(marks: Iterable[Mark], total: int) -> list[tuple[float, float]]:
 def fast_over(marks: Iterable[Mark], total: int) -> list[tuple[float, Share]]:
     """`fast` at p = 0 and at every score, in one pass: (p, share), p ascending."""
     known = list(marks)
-    score = sorted(mark.score for mark in known)
-    lo, hi = sorted(mark.lo for mark in known), sorted(mark.hi for mark in known)
+    score = sorted(mark.counts for mark in known)
+    lo, hi = sorted(mark.lo for mark in known), sorted(mark.reaches for mark in known)
 
     def share(p: float) -> Share:
         return Share(_above(score, p), _above(lo, p), _above(hi, p), total)
@@ -104,8 +109,8 @@ def mean_over(marks: Marks, tasks: Collection[int]) -> SpeedupEstimate | None:
     if not tasks or any(task not in marks for task in tasks):
         return None
     chosen = [marks[task] for task in tasks]
-    mean = math.fsum(math.log(mark.score) for mark in chosen) / len(chosen)
-    errors = [math.log(mark.hi / mark.lo) / (2 * NORMAL_95) for mark in chosen]
+    mean = math.fsum(math.log(mark.counts) for mark in chosen) / len(chosen)
+    errors = [math.log(mark.reaches / mark.lo) / (2 * NORMAL_95) for mark in chosen]
     half = NORMAL_95 * math.sqrt(math.fsum(error**2 for error in errors)) / len(chosen)
     return SpeedupEstimate(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 

@@ -15,6 +15,7 @@ from ..states import BOUNDS, TIMINGS
 
 Key = TypeVar("Key", bound=Hashable)
 NORMAL_95 = 1.959964  # half the width of a 95 % interval in standard errors
+_LEAST_HALF = 0.002  # of the interval of a bound, whose upper end may be its score
 
 
 def is_bound(trust: str) -> bool:
@@ -28,6 +29,11 @@ def what_counts(score: float, lo: float, trust: str) -> float:
     The end tells the score with baselines that are launched without gaps, as they are beside a replayed kernel.
     """
     return lo if is_bound(trust) else score
+
+
+def what_reaches(score: float, lo: float, hi: float, trust: str) -> float:
+    """The upper end that belongs to what counts: as far above it as the interval reaches above the score."""
+    return what_counts(score, lo, trust) * hi / score
 
 
 @dataclass(frozen=True)
@@ -47,8 +53,12 @@ class Entry(Generic[Key]):
 
     @property
     def reaches(self) -> float:
-        """As far above what counts as the interval reaches above the score."""
-        return self.counts * self.hi / self.score
+        return what_reaches(self.score, self.lo, self.hi, self.trust)
+
+    def shares_rank_of(self, first: "Entry[Key]") -> bool:
+        """Whether the intervals overlap. Of times that are known in different ways, what counts must lie inside."""
+        alike = is_bound(self.trust) == is_bound(first.trust)
+        return (self.reaches if alike else self.counts) >= first.lo
 
 
 def rank(entries: Iterable[Entry[Key]]) -> dict[Key, int]:
@@ -57,7 +67,7 @@ def rank(entries: Iterable[Entry[Key]]) -> dict[Key, int]:
     Best first, by what counts. A new group starts where an entry's interval is separated from that of the group's FIRST
     entry (overlap itself is not transitive). A group shares the rank 1 + entries above it; inside, what is known best
     and then what was verified first comes first. The interval of a bound is moved down to what counts of it, so that
-    its gap takes it into no better group.
+    its gap takes it into no better group; and no wide interval of what is better known is listed before a bound above.
     """
     ranks: dict[Key, int] = {}
     for group in _groups(entries):
@@ -73,7 +83,7 @@ def _place_in_group(entry: Entry[Key]) -> tuple[int, datetime]:
 def _groups(entries: Iterable[Entry[Key]]) -> list[list[Entry[Key]]]:
     groups: list[list[Entry[Key]]] = []
     for entry in sorted(entries, key=lambda entry: (-entry.counts, entry.verified_at, -entry.lo)):
-        if groups and entry.reaches >= groups[-1][0].lo:
+        if groups and entry.shares_rank_of(groups[-1][0]):
             groups[-1].append(entry)
         else:
             groups.append([entry])
@@ -90,31 +100,32 @@ class SpeedupEstimate:
     bound: bool = False
 
     @property
-    def gap(self) -> float:
-        """By how much further the interval of a bound reaches down than up, in logarithms."""
-        return max(0.0, math.log(self.score / self.lo) - math.log(self.hi / self.score)) if self.bound else 0.0
+    def error(self) -> float:
+        """The standard error of the logarithm; of a bound by its upper side, since its gap is no matter of chance."""
+        if self.bound:
+            return max(math.log(self.hi / self.score), _LEAST_HALF) / NORMAL_95
+        return max(math.log(self.hi / self.lo) / (2 * NORMAL_95), 1e-6)
 
 
 def pooled(estimates: Sequence[SpeedupEstimate]) -> SpeedupEstimate:
     """Several judgings of the same code as one: the mean of their logarithms, weighted by how sure each is.
 
-    Where judgings differ by more than their intervals allow, the pooled interval is widened to what they show. Where
-    all of them are bounds, their gap is no matter of chance: it has no weight, and the largest one is kept. Beside a
-    judging that is none, a bound weighs as little as its whole interval says.
+    Where judgings differ by more than their intervals allow, the pooled interval is widened to what they show. Beside
+    a judging that is none, bounds do not count at all. Where all are bounds, judging again brings the lower end no
+    nearer to the score than it is in the judging where it is furthest.
     """
-    if len(estimates) == 1:
-        return estimates[0]
-    gaps = [item.gap if all(other.bound for other in estimates) else 0.0 for item in estimates]
-    logs = [math.log(item.score) for item in estimates]
-    widths = [math.log(item.hi / item.lo) - gap for item, gap in zip(estimates, gaps, strict=True)]
-    errors = [max(width / (2 * NORMAL_95), 1e-6) for width in widths]
-    weights = [1 / error**2 for error in errors]
+    sure = [item for item in estimates if not item.bound]
+    chosen = sure or list(estimates)
+    if len(chosen) == 1:
+        return chosen[0]
+    logs = [math.log(item.score) for item in chosen]
+    weights = [1 / item.error**2 for item in chosen]
     mean = math.fsum(weight * log for weight, log in zip(weights, logs, strict=True)) / math.fsum(weights)
     surprise = math.fsum(weight * (log - mean) ** 2 for weight, log in zip(weights, logs, strict=True))
-    spread = max(1.0, surprise / (len(estimates) - 1))
+    spread = max(1.0, surprise / (len(chosen) - 1))
     half = NORMAL_95 * math.sqrt(spread / math.fsum(weights))
-    low = math.exp(mean - half - max(gaps))
-    return SpeedupEstimate(math.exp(mean), low, math.exp(mean + half), all(item.bound for item in estimates))
+    below = half if sure else max(half, *(math.log(item.score / item.lo) for item in chosen))
+    return SpeedupEstimate(math.exp(mean), math.exp(mean - below), math.exp(mean + half), not sure)
 
 
 @dataclass(frozen=True)

@@ -182,15 +182,16 @@ def _deleted(table: Any, same_code: list[Evaluation], like: Q) -> QuerySet[Any]:
 
 
 def pooled_estimate(evaluation: Evaluation, same_code: list[Evaluation]) -> SpeedupEstimate:
-    """Deleted judgings count as well, or the unlucky ones would be deleted; as bounds, where this one is a bound."""
+    """Deleted judgings count as well, or the unlucky ones would be deleted."""
     alike = Q(language__in=(*read_alike(evaluation.submission.language), ""))
     like, owner = alike & _exactly_like(same_code, text="source_sha256"), evaluation.submission.owner_id
     if owner is not None:
         own = [item for item in same_code if item.submission.owner_id == owner]
         like |= Q(owner=owner, source_key__in={item.submission.source_key for item in own} - {""})
-    rows: list[tuple[Any, str]] = [(item, item.timing_trust) for item in same_code if item.score is not None]
-    rows += [(item, evaluation.timing_trust) for item in _deleted(DeletedScore, same_code, like)]
-    return pooled([SpeedupEstimate(item.score, item.score_lo, item.score_hi, is_bound(trust)) for item, trust in rows])
+    rows: list[Any] = [item for item in same_code if item.score is not None]
+    rows += _deleted(DeletedScore, same_code, like)
+    known = [(item, item.timing_trust or evaluation.timing_trust) for item in rows]
+    return pooled([SpeedupEstimate(item.score, item.score_lo, item.score_hi, is_bound(trust)) for item, trust in known])
 
 
 def remember(evaluations: Iterable[Evaluation]) -> None:
@@ -213,7 +214,7 @@ def remember(evaluations: Iterable[Evaluation]) -> None:
             when = {"finished": item.submission.created, "language": item.submission.language}
             refused.append(Refusal(**columns, **when))
         if item.score is not None and item.submission.owner_id is not None:
-            scores = {"score": item.score, "score_lo": item.score_lo, "score_hi": item.score_hi}
+            scores = {name: getattr(item, name) for name in ("score", "score_lo", "score_hi", "timing_trust")}
             about = {"owner_id": item.submission.owner_id, "language": item.submission.language}
             scored.append(DeletedScore(**about, **columns, **scores))
         elif item.finished and item.verdict and item.verdict != Verdict.PASS and not Verdict(item.verdict).ours:

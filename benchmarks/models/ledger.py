@@ -107,6 +107,7 @@ class DeletedScore(models.Model):
     score = models.FloatField()
     score_lo = models.FloatField()
     score_hi = models.FloatField()
+    timing_trust = models.CharField(max_length=20, blank=True)  # empty in rows that are older than this column
 
     class Meta:
         ordering: ClassVar = ["pk"]

@@ -131,7 +131,7 @@ def board(bundle: RecordedBundle, suite: str, op: str, direction: str, page: int
     baselines = baselines_of(ranked[0])
     lines: list[RecordedEntry | RecordedBaseline] = list(ranked)
     for line in baselines:
-        faster = [place for place, other in enumerate(lines, 1) if other.score >= line.score]
+        faster = [place for place, other in enumerate(lines, 1) if _counts(other) >= line.score]
         lines.insert(max(faster, default=0), line)
     return RecordedBoard(
         ranked, lines, baselines, _records(entries), reported_on(bundle).get(f"{suite}/{op}/{direction}")
@@ -173,7 +173,9 @@ def _records(entries: Any) -> list[RecordedEntry]:
     return records[-HISTORY_MAX:]
 
 
-def _counts(row: RecordedEntry) -> float:
+def _counts(row: RecordedEntry | RecordedBaseline) -> float:
+    if isinstance(row, RecordedBaseline):
+        return row.score
     return what_counts(row.score, row.score_lo, row.timing_trust)
 
 
@@ -297,7 +299,7 @@ def _matrix(
     lines = []
     for first in chosen:
         marks = [row.marks.get(tasks[first.task_path]) for row in rows]
-        best = max(mark.score for mark in marks if mark)
+        best = max(mark.counts for mark in marks if mark)
         cells = [_cell(mark, best, entries) for mark in marks]
         lines.append(RecordedLine(first.task_name, first.board_url, cells, reported.get(first.task_path)))
     return lines
@@ -307,4 +309,4 @@ def _cell(mark: Mark | None, best: float, entries: Mapping[int, RecordedEntry]) 
     if mark is None:
         return RecordedCell(None)
     url = entries[mark.evaluation].get_absolute_url() if mark.evaluation in entries else ""
-    return RecordedCell(mark, url, mark.score == best)
+    return RecordedCell(mark, url, mark.counts == best)

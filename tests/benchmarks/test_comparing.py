@@ -28,6 +28,17 @@ def test_a_share_says_what_the_intervals_leave_open() -> None:
     assert (share.sure, share.count, share.possible) == (1, 2, 3)
 
 
+def test_of_a_bound_the_lower_end_counts_everywhere() -> None:
+    """Else a kernel that avoids being replayed would be faster than the baseline here."""
+    avoids = Mark(1.08, 0.92, 1.09, 3, 1, "bounded")
+    share = fast([avoids], 1.0, 1)
+    assert (share.sure, share.count, share.possible) == (0, 0, 0)
+    assert curve([avoids], 1) == [(0.0, 1.0), (0.92, 0.0)]
+    mean = mean_over({1: avoids}, [1])
+    assert mean is not None
+    assert (mean.score, mean.hi < 1.0) == (pytest.approx(0.92), True)
+
+
 def test_of_no_tasks_the_share_is_nothing() -> None:
     assert fast([], 1.0, 0).part == 0.0
     assert curve([], 0) == [(0.0, 0.0)]

@@ -62,6 +62,14 @@ def test_named_whole_numbers_at_the_start_of_a_line_are_constants() -> None:
     assert [item.values for item in constants_of("#define A 1\n#define B 2\n")] == [(1, 2), (1, 2, 3)]
 
 
+def test_names_are_told_apart_and_octal_numbers_are_left_alone() -> None:
+    text = "#define A 8\n#define A 16\n#define A_2 64\n#define MASK 010\n#define A 5\n"
+    assert [(item.name, item.value) for item in constants_of(text)] == [("A", 8), ("A_3", 16), ("A_2", 64), ("A_4", 5)]
+    template = template_of_constants(text, "cpp", POOL.name)
+    assert template is not None
+    assert template.render(template.default, POOL) == text
+
+
 def test_a_setting_changes_its_constants_and_nothing_else() -> None:
     template = template_of_constants(TEXT, "cpp", POOL.name)
     assert template is not None

@@ -17,6 +17,7 @@ import pytest
 from benchmarks.harness import default_rules, default_suites, find_task
 from benchmarks.harness.errors import LacksMemory
 from benchmarks.harness.gpu import baselines as of_gpus
+from benchmarks.harness.gpu import marks
 from benchmarks.harness.gpu.baselines import GpuPreparation
 from benchmarks.harness.gpu.discovery import Gpu
 from benchmarks.harness.measuring.baselines import CpuPreparation, Preparation
@@ -127,21 +128,28 @@ def preparing(*outcomes: list[str | None]) -> Preparing:
 
 
 @pytest.fixture
-def own_paths(tmp_path: Path) -> Paths:
+def own_paths(tmp_path: Path, own_marks: None) -> Paths:
     own = Paths(tmp_path)
     own.scratch.mkdir(parents=True, exist_ok=True)
     own.baselines.mkdir(parents=True, exist_ok=True)
     return own
 
 
-def test_memory_that_torch_compile_lacked_is_not_kept_as_a_missing_baseline(own_paths: Paths) -> None:
+def test_memory_that_torch_compile_lacked_is_not_kept_as_a_missing_baseline(
+    own_paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another program may have held it, and every later score would be against eager alone."""
     first = preparing([None], [NO_MEMORY])
     with pytest.raises(LacksMemory, match="out of memory"):
         first.compiled(own_paths)
     assert first.started == [[0, 1], [1]], "once more by itself"
     assert not first.is_ready(own_paths)
-    assert preparing([None], [None]).compiled(own_paths).problems == (None, None)
+    again = preparing([None], [None])
+    with pytest.raises(LacksMemory, match="less than an hour ago"):  # nor does it cost every judging as much
+        again.compiled(own_paths)
+    assert again.started == []
+    monkeypatch.setattr(marks, "CROWDED_S", 0.0)
+    assert again.compiled(own_paths).problems == (None, None)
 
 
 def test_memory_that_other_configurations_kept_costs_no_baseline(own_paths: Paths) -> None:

@@ -220,8 +220,18 @@ def test_a_baseline_without_a_time_everywhere_has_no_line() -> None:
 
 def test_a_baseline_faster_than_everybody_stands_first() -> None:
     lines = baseline_lines([BaselineResult(eager_us=10.0, compile_us=20.0)])
-    placed = in_line([Standing(score=0.9), Standing(score=0.7)], lines)
+    placed = in_line([standing(0.9), standing(0.7)], lines)
     assert [round(line.score, 2) for line in placed] == [1.0, 0.9, 0.7, 0.5]
+
+
+def test_a_bound_has_its_place_among_the_baselines_by_what_counts() -> None:
+    lines = baseline_lines([BaselineResult(eager_us=10.0, compile_us=20.0)])
+    placed = in_line([standing(0.97), standing(1.05, 0.90, "bounded")], lines)
+    assert [round(line.score, 2) for line in placed] == [1.0, 0.97, 1.05, 0.5]
+
+
+def standing(score: float, lo: float = 0.0, trust: str = "replayed") -> Standing:
+    return Standing(score=score, score_lo=lo, evaluation=Evaluation(timing_trust=trust))
 
 
 def test_a_whisker_reads_as_text_and_lies_inside_its_picture() -> None:

@@ -4,9 +4,11 @@ A kernel that could be replayed at 1.70× scores 1.98× when it avoids that; its
 """
 
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
@@ -70,6 +72,13 @@ def test_a_bound_has_the_place_of_its_lower_end(three: None, visitor: Client) ->
     assert page.index("1.70×</") < page.index("1.55×</") < page.index("1.98×</")
 
 
+def test_boards_of_before_get_their_ranks_when_the_site_is_upgraded(three: None) -> None:
+    Standing.objects.filter(score__gt=1.9).update(rank=1)
+    Standing.objects.exclude(score__gt=1.9).update(rank=2)
+    import_module("benchmarks.migrations.0038_ranks_of_bounds").renew(apps, None)
+    assert board() == [("fast", 1, 1.70), ("slow", 2, 1.55), ("avoids", 3, 1.98)]
+
+
 def test_records_are_broken_by_what_counts() -> None:
     enter("first", replayed(1.50))
     enter("avoids", found(*AVOIDS))
@@ -104,9 +113,19 @@ def test_the_same_code_judged_again_or_after_it_was_deleted_keeps_its_gap() -> N
     enter("olga", found(*AVOIDS))
     standing = Standing.objects.get()
     assert (standing.judgings, standing.score) == (2, pytest.approx(1.98))
-    assert standing.score_lo < 1.48
+    assert standing.score_lo == pytest.approx(1.45)
     ownership.submission_delete(first.submission)
-    assert Standing.objects.get().score_lo < 1.48
+    assert Standing.objects.get().score_lo == pytest.approx(1.45)
+
+
+def test_bounds_of_a_code_that_was_replayed_do_not_count_even_when_deleted() -> None:
+    """Else a kernel could be replayed once and avoid it from then on."""
+    avoided = [enter("olga", found(*AVOIDS), f"// {number}\n") for number in range(3)]
+    enter("olga", replayed(1.70), "// replayed\n")
+    assert Standing.objects.get().score == pytest.approx(1.70)
+    for evaluation in avoided:
+        ownership.submission_delete(evaluation.submission)
+    assert Standing.objects.get().score == pytest.approx(1.70)
 
 
 def test_the_best_of_a_method_is_the_one_of_which_most_counts(three: None) -> None:

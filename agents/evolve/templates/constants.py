@@ -7,6 +7,7 @@ judge find out. Not covered: numbers without a name, and which kernel is taken (
 """
 
 import hashlib
+import itertools
 import math
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -20,8 +21,8 @@ from .base import Gene, Genome, Space, Template
 GENOMES_MAX = 60_000  # the search lists them all; constants further down in the text are left as they are
 _TYPES = "int|unsigned|unsigned int|long|size_t|std::size_t|int32_t|int64_t|uint32_t|uint64_t"
 _DECLARATION = re.compile(rf"^(?:static |inline )?const(?:expr)? (?:{_TYPES}) ([^;\n]{{1,400}});", re.MULTILINE)
-_DECLARATOR = re.compile(r"(?:^|, )(\w{1,60}) = (\d{1,9})(?=,|$)")
-_MACRO = re.compile(r"^#define (\w{1,60}) (\d{1,9})(?=\s|$)", re.MULTILINE)
+_DECLARATOR = re.compile(r"(?:^|, )(\w{1,60}) = ([1-9]\d{0,8})(?=,|$)")
+_MACRO = re.compile(r"^#define (\w{1,60}) ([1-9]\d{0,8})(?=\s|$)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -56,13 +57,16 @@ class ConstantsTemplate(Template):
 
 
 def constants_of(text: str) -> list[Constant]:
-    """Every constant above zero, in the order of the text."""
-    found, seen = list[Constant](), dict[str, int]()
-    for name, value, start, end in sorted(_numbers(text), key=lambda item: item[2]):
-        seen[name] = seen.get(name, 0) + 1
-        if int(value) > 0:
-            found.append(Constant(name if seen[name] == 1 else f"{name}_{seen[name]}", int(value), start, end))
-    return found
+    """Every constant above zero, in the order of the text. Numbers that begin with 0 are octal and left as they are."""
+    found = sorted(_numbers(text), key=lambda item: item[2])
+    taken, names = {name for name, *_ in found}, set[str]()
+    constants = []
+    for name, value, start, end in found:
+        free = (f"{name}_{number}" for number in itertools.count(2) if f"{name}_{number}" not in taken | names)
+        own = next(free) if name in names else name
+        names.add(own)
+        constants.append(Constant(own, int(value), start, end))
+    return constants
 
 
 def template_of_constants(text: str, language: str, task: str, names: Collection[str] = ()) -> ConstantsTemplate | None:

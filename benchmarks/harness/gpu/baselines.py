@@ -15,8 +15,10 @@ from ..measuring.memory import describe, overlay
 from ..source import Paths
 from .crew import gpu_filter, on_gpu
 from .discovery import Gpu
+from .marks import note, noted
 from .room import demand_room
 
+_TOO_LITTLE = "torch.compile found too little GPU memory for its baseline"
 _TUNING = "cold calls, queued ahead"  # how kernels of torch.compile are chosen; what was built otherwise is built again
 
 
@@ -46,8 +48,11 @@ class GpuPreparation(Preparation):
     def _compile(self, cache: Path, log: Path) -> None:
         """What found too little memory is compiled once more in a process of its own. Raises LacksMemory.
 
-        Another program may hold the memory, so nothing is kept of it, and the next judging tries again.
+        Another program may hold the memory, so nothing is kept of it, and it is tried again after an hour.
         """
+        name = f"unprepared {self.gpu.uuid} {self.task.name} {self.task.content_sha256}"
+        if noted(name):
+            raise LacksMemory(f"{_TOO_LITTLE} less than an hour ago")
         super()._compile(cache, log)
         for number in [number for number, problem in self.problems.items() if problem and self._lacks_memory(problem)]:
             del self.problems[number]
@@ -55,8 +60,8 @@ class GpuPreparation(Preparation):
             problem = self.problems[number]
             if problem and self._lacks_memory(problem):
                 del self.problems[number]
-                told = "torch.compile found too little GPU memory for its baseline"
-                raise LacksMemory(f"{told} ({self.configs[number].key}): {first_line(problem)}")
+                note(name)
+                raise LacksMemory(f"{_TOO_LITTLE} ({self.configs[number].key}): {first_line(problem)}")
 
     def start(self, cache: Path, log: Path, *, wanted: list[int], instead: str = "") -> Actor:
         if wanted:  # torch.compile tries kernels at full size; an errand needs little, and a session may be open

@@ -35,15 +35,15 @@ def noted(name: str) -> int:
 
 
 def note(name: str, count: int = COUNT_MAX) -> None:
-    """Remembers `count` for an hour. Raises SupervisorError."""
-    with open_shared(_file(name)) as file:
+    """Remembers `count` for an hour, unless the disk is full. Raises SupervisorError."""
+    with open_shared(_file(name)) as file, suppress(OSError):
         os.pwrite(file, f"{min(count, COUNT_MAX):0{_DIGITS}}".encode(), 0)
 
 
 def forget(name: str) -> None:
     """Raises SupervisorError."""
     if noted(name):
-        with open_shared(_file(name)) as file:
+        with open_shared(_file(name)) as file, suppress(OSError):
             os.ftruncate(file, 0)
 
 

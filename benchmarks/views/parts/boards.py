@@ -12,7 +12,7 @@ from django.core.paginator import Page
 
 from benchmarks.boards import selectors as board_selectors
 from benchmarks.boards.orders import BY_RANK
-from benchmarks.boards.ranking import baseline_scores
+from benchmarks.boards.ranking import baseline_scores, what_counts
 from benchmarks.boards.selectors import EVERYTHING, BoardKey, EntryFilter
 from benchmarks.models import BaselineResult, Standing
 from benchmarks.templatetags.whiskers import Axis
@@ -68,6 +68,12 @@ def in_line(rows: Sequence[Standing], baselines: Sequence[BaselineLine]) -> list
     """Each baseline below the last entry that is at least as fast; every page of a long board shows both."""
     lines: list[Standing | BaselineLine] = list(rows)
     for line in baselines:
-        faster = [place for place, other in enumerate(lines, 1) if other.score >= line.score]
+        faster = [place for place, other in enumerate(lines, 1) if _counts(other) >= line.score]
         lines.insert(max(faster, default=0), line)
     return lines
+
+
+def _counts(line: Standing | BaselineLine) -> float:
+    if isinstance(line, BaselineLine):
+        return line.score
+    return what_counts(line.score, line.score_lo, line.evaluation.timing_trust)
