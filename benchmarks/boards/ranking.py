@@ -67,7 +67,8 @@ def rank(entries: Iterable[Entry[Key]]) -> dict[Key, int]:
     Best first, by what counts. A new group starts where an entry's interval is separated from that of the group's FIRST
     entry (overlap itself is not transitive). A group shares the rank 1 + entries above it; inside, what is known best
     and then what was verified first comes first. The interval of a bound is moved down to what counts of it, so that
-    its gap takes it into no better group; and no wide interval of what is better known is listed before a bound above.
+    its gap takes it into no better group. A bound and a replayed entry share a rank only if what counts of the lower
+    one lies in the other's interval: what is replayed is listed first, and a wide interval must not lead to that place.
     """
     ranks: dict[Key, int] = {}
     for group in _groups(entries):

@@ -75,8 +75,8 @@ WANTED = (
         "NVIDIA H200",
         "rk-2",
         ("h200/kernels-rk2.jsonl", TUNED),
-        "The shipped CUDA and Triton kernels on one H200, and what a search over the constants of one of them found on "
-        "another. A separate process replayed their recorded calls.",
+        "The shipped CUDA and Triton kernels on H200s, and what a search over the constants of one of them found. A "
+        "separate process replayed their recorded calls.",
         ("nvidia-h200",),
         with_paper=True,
     ),

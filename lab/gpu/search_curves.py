@@ -72,7 +72,7 @@ def best_at(curve: Iterable[Sequence[Any]], at_s: float) -> float | None:
 
 
 @dataclass(frozen=True)
-class Contender:
+class JudgedCandidate:
     """An accepted candidate, by one judging."""
 
     candidate: str
@@ -80,12 +80,12 @@ class Contender:
     score: float
 
 
-def contenders_of(events: Sequence[LogEvent], most: int) -> list[Contender]:
+def contenders_of(events: Sequence[LogEvent], most: int) -> list[JudgedCandidate]:
     """The best accepted candidates, the best first. The first one's score owes something to chance."""
     sources = {event.candidate: event.payload for event in events if event.type == "proposal.received"}
     judged = [event for event in events if event.type == "evaluation.finished" and event.payload["result"]["score"]]
     found = [
-        Contender(
+        JudgedCandidate(
             str(event.candidate),
             str(sources[event.candidate]["source_sha256"]),
             float(event.payload["result"]["score"]),

@@ -258,6 +258,24 @@ def test_of_a_bound_the_lower_end_counts_for_ranks_bests_and_records(path: Path)
 
 
 @pytest.mark.django_db
+def test_a_bound_leads_a_comparison_only_by_its_lower_end(path: Path) -> None:
+    def scored(speedup: float, ci95: list[float], trust: str, slug: str) -> dict[str, Any]:
+        over = {"speedup": speedup, "vs_eager": 2 * speedup, "vs_compile": speedup}
+        method = {"slug": slug, "title": slug, "kind": "agent"}
+        return {"score": {**SCORE, **over, "ci95": ci95, "timing_trust": trust}, "judgings": 2, "method": method}
+
+    entries = [
+        {"id": "one", **scored(1.98, [1.45, 2.0], "bounded", "avoids")},
+        {"id": "two", **scored(1.70, [1.68, 1.72], "replayed", "own")},
+    ]
+    load_bundle(bundle_file(path, entries=entries))
+    found = selectors.comparison(selectors.bundle_named("bundle"))
+    [line] = found.lines
+    leading = [row.title for row, cell in zip(found.rows, line.cells, strict=True) if cell.leads]
+    assert leading == ["own"]
+
+
+@pytest.mark.django_db
 def test_what_ships_can_be_loaded_and_is_ranked_apart(settings: Any) -> None:
     loaded = {item.name: item.created for item in load_shipped()}
     assert loaded.keys() == {path.stem for path in SHIPPED.glob("*.jsonl")}

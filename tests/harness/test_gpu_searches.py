@@ -8,7 +8,7 @@ import pytest
 
 from agents.evolve.events import LogEvent
 from agents.evolve.templates import find_template
-from lab.gpu.search_curves import Contender, account, best_at, compared, contenders_of, table
+from lab.gpu.search_curves import JudgedCandidate, account, best_at, compared, contenders_of, table
 from lab.gpu.searches import (
     LEVERS,
     NEAR_SHIPPED,
@@ -43,7 +43,7 @@ def test_a_log_tells_the_curve_the_rate_and_where_the_time_went() -> None:
     assert found["seconds"]["screen"] == {"count": 2, "median": 1.5, "most": 2.0, "sum": 3.0}
     assert found["seconds"]["judge"]["count"] == 2
     assert best_at(found["curve"], 10) is None
-    assert contenders_of(EVENTS, 1) == [Contender("1-1", "cc", 1.8)]
+    assert contenders_of(EVENTS, 1) == [JudgedCandidate("1-1", "cc", 1.8)]
     assert [item.candidate for item in contenders_of(EVENTS, 5)] == ["1-1", "0-0"]
     assert contenders_of(EVENTS[:3], 1) == []
     assert "| mnist_pool/forward | all | 60.0 | 3 | 3.0 | 2 | 1.8 |" in table(
