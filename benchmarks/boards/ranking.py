@@ -8,7 +8,7 @@ import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from statistics import geometric_mean
+from statistics import geometric_mean, median_high
 from typing import Generic, TypeVar
 
 from ..states import BOUNDS, TIMINGS
@@ -55,11 +55,6 @@ class Entry(Generic[Key]):
     def reaches(self) -> float:
         return what_reaches(self.score, self.lo, self.hi, self.trust)
 
-    def shares_rank_of(self, first: "Entry[Key]") -> bool:
-        """Whether the intervals overlap. Of times that are known in different ways, what counts must lie inside."""
-        alike = is_bound(self.trust) == is_bound(first.trust)
-        return (self.reaches if alike else self.counts) >= first.lo
-
 
 def rank(entries: Iterable[Entry[Key]]) -> dict[Key, int]:
     """The rank of every entry, in the order in which a board lists them.
@@ -67,8 +62,8 @@ def rank(entries: Iterable[Entry[Key]]) -> dict[Key, int]:
     Best first, by what counts. A new group starts where an entry's interval is separated from that of the group's FIRST
     entry (overlap itself is not transitive). A group shares the rank 1 + entries above it; inside, what is known best
     and then what was verified first comes first. The interval of a bound is moved down to what counts of it, so that
-    its gap takes it into no better group. A bound and a replayed entry share a rank only if what counts of the lower
-    one lies in the other's interval: what is replayed is listed first, and a wide interval must not lead to that place.
+    its gap takes it into no better group. Whoever avoids being replayed thus has no entry to himself above those that
+    would share its rank, and is listed behind them.
     """
     ranks: dict[Key, int] = {}
     for group in _groups(entries):
@@ -84,7 +79,7 @@ def _place_in_group(entry: Entry[Key]) -> tuple[int, datetime]:
 def _groups(entries: Iterable[Entry[Key]]) -> list[list[Entry[Key]]]:
     groups: list[list[Entry[Key]]] = []
     for entry in sorted(entries, key=lambda entry: (-entry.counts, entry.verified_at, -entry.lo)):
-        if groups and entry.shares_rank_of(groups[-1][0]):
+        if groups and entry.reaches >= groups[-1][0].lo:
             groups[-1].append(entry)
         else:
             groups.append([entry])
@@ -112,21 +107,33 @@ def pooled(estimates: Sequence[SpeedupEstimate]) -> SpeedupEstimate:
     """Several judgings of the same code as one: the mean of their logarithms, weighted by how sure each is.
 
     Where judgings differ by more than their intervals allow, the pooled interval is widened to what they show. Beside
-    a judging that is none, bounds do not count at all. Where all are bounds, judging again brings the lower end no
-    nearer to the score than it is in the judging where it is furthest.
+    judgings that are none, a bound counts if it lies below their mean: its score is too high rather than too low, and a
+    code could else avoid being replayed where it would do badly. Where all are bounds, the lower end is as far from the
+    score as in the middle one: neither the luckiest nor the unluckiest judging decides.
     """
     sure = [item for item in estimates if not item.bound]
-    chosen = sure or list(estimates)
-    if len(chosen) == 1:
-        return chosen[0]
-    logs = [math.log(item.score) for item in chosen]
-    weights = [1 / item.error**2 for item in chosen]
+    if not sure:
+        return _mean_of_bounds(estimates)
+    known = _mean(sure)
+    return _mean([*sure, *(item for item in estimates if item.bound and item.score < known.score)])
+
+
+def _mean(estimates: Sequence[SpeedupEstimate]) -> SpeedupEstimate:
+    if len(estimates) == 1:
+        return estimates[0]
+    logs = [math.log(item.score) for item in estimates]
+    weights = [1 / item.error**2 for item in estimates]
     mean = math.fsum(weight * log for weight, log in zip(weights, logs, strict=True)) / math.fsum(weights)
     surprise = math.fsum(weight * (log - mean) ** 2 for weight, log in zip(weights, logs, strict=True))
-    spread = max(1.0, surprise / (len(chosen) - 1))
+    spread = max(1.0, surprise / (len(estimates) - 1))
     half = NORMAL_95 * math.sqrt(spread / math.fsum(weights))
-    below = half if sure else max(half, *(math.log(item.score / item.lo) for item in chosen))
-    return SpeedupEstimate(math.exp(mean), math.exp(mean - below), math.exp(mean + half), not sure)
+    return SpeedupEstimate(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+
+
+def _mean_of_bounds(estimates: Sequence[SpeedupEstimate]) -> SpeedupEstimate:
+    mean = _mean(estimates)
+    below = median_high(item.score / item.lo for item in estimates)
+    return SpeedupEstimate(mean.score, min(mean.lo, mean.score / below), mean.hi, bound=True)
 
 
 @dataclass(frozen=True)

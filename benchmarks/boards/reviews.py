@@ -17,11 +17,12 @@ from ..models import (
     ModerationAction,
     Refusal,
 )
-from ..states import BOUNDED, ActionKind, EvaluationReason, MethodKind, Moderation
+from ..states import BOUNDED, REPLAYED, TIMINGS, ActionKind, EvaluationReason, MethodKind, Moderation
 from .ranking import SpeedupEstimate, is_bound, pooled
 
 AUDIT, QUICK = EvaluationReason.AUDIT, EvaluationReason.QUICK
 AUDITS = (EvaluationReason.AUDIT, EvaluationReason.VERIFICATION)
+_CHANCE = 1.1  # by which judgings of one code differ between machines and days at most
 
 
 def holder_of(evaluation: Evaluation) -> str:
@@ -100,17 +101,43 @@ def review_reason(evaluation: Evaluation, same_code: list[Evaluation]) -> str:
     exact = _exact(evaluation, same_code)
     if invalidated := _invalidated(evaluation, same_code, exact):
         return invalidated
-    since = _settled_at(exact)
-    answered = {gate["code"] for item in exact if _is_settled(item, since) for gate in _gates(item)}
+    answered = {gate["code"] for item in exact if _is_settled(item, exact) for gate in _gates(item)}
     for item in same_code:
-        if _is_settled(item, since):
+        if _is_settled(item, exact):
             continue
         if item.verdict != Verdict.PASS:
             return f"Another evaluation of the same source ended as {item.verdict}: {item.reason_text}"
         gates = [gate for gate in _gates(item) if gate["code"] not in answered]
         if gates:
             return " ".join(gate["text"] for gate in gates)
-    return _remembered(evaluation, exact, since)
+    return _contradiction(evaluation, same_code, exact) or _remembered(evaluation, exact, _settled_at(exact))
+
+
+def _contradiction(evaluation: Evaluation, same_code: list[Evaluation], exact: list[Evaluation]) -> str:
+    """A bound is too high rather than too low: one far below what was replayed says that one of them is wrong.
+
+    Only staff settle this, since an audit tells nothing of a replayed judging.
+    """
+    if all(item.timing_trust not in TIMINGS for item in same_code):
+        return ""
+    confirmed = max(_confirmations(exact), default=None)
+    scored = _scored(evaluation, same_code)
+    replayed = max((item for item, trust in scored if trust == REPLAYED), key=_lower_end, default=None)
+    if replayed is None:
+        return ""
+    for item, trust in scored:
+        finished = getattr(item, "finished", None)  # not known of what was deleted
+        settled = confirmed is not None and (finished is None or finished <= confirmed)
+        if is_bound(trust) and not settled and item.score_hi * _CHANCE < replayed.score_lo:
+            return (
+                f"Judgings of this source contradict each other: {replayed.score:.2f}× with replayed times, "
+                f"{item.score:.2f}× with {trust} times, which are never too long."
+            )
+    return ""
+
+
+def _lower_end(item: Any) -> float:
+    return float(item.score_lo)
 
 
 def _invalidated(evaluation: Evaluation, same_code: list[Evaluation], exact: list[Evaluation]) -> str:
@@ -143,8 +170,16 @@ def _settled_at(same_code: list[Evaluation]) -> datetime | None:
     return max((moment for moment in [*audits, *_confirmations(same_code)] if moment), default=None)
 
 
-def _is_settled(item: Evaluation, since: datetime | None) -> bool:
-    return since is not None and item.finished is not None and item.finished <= since
+def _is_settled(item: Evaluation, exact: list[Evaluation]) -> bool:
+    """Whether staff, or an audit that does not contradict it, have confirmed the code since this judging."""
+    audits = [audit.finished for audit in exact if _is_passed_audit(audit) and _bears_out(audit, item)]
+    answers = [moment for moment in [*audits, *_confirmations(exact)] if moment]
+    return item.finished is not None and any(item.finished <= moment for moment in answers)
+
+
+def _bears_out(audit: Evaluation, item: Evaluation) -> bool:
+    """Else a code could be fast until it is audited, and the audit of a slow judging would clear the fast one."""
+    return audit.score_hi is None or item.score_lo is None or audit.score_hi * _CHANCE >= item.score_lo
 
 
 def _is_passed_audit(item: Evaluation) -> bool:
@@ -183,6 +218,12 @@ def _deleted(table: Any, same_code: list[Evaluation], like: Q) -> QuerySet[Any]:
 
 def pooled_estimate(evaluation: Evaluation, same_code: list[Evaluation]) -> SpeedupEstimate:
     """Deleted judgings count as well, or the unlucky ones would be deleted."""
+    scored = _scored(evaluation, same_code)
+    return pooled([SpeedupEstimate(row.score, row.score_lo, row.score_hi, is_bound(trust)) for row, trust in scored])
+
+
+def _scored(evaluation: Evaluation, same_code: list[Evaluation]) -> list[tuple[Any, str]]:
+    """Judgings of the code that have a score, deleted ones among them, and how well their times are known."""
     alike = Q(language__in=(*read_alike(evaluation.submission.language), ""))
     like, owner = alike & _exactly_like(same_code, text="source_sha256"), evaluation.submission.owner_id
     if owner is not None:
@@ -190,8 +231,7 @@ def pooled_estimate(evaluation: Evaluation, same_code: list[Evaluation]) -> Spee
         like |= Q(owner=owner, source_key__in={item.submission.source_key for item in own} - {""})
     rows: list[Any] = [item for item in same_code if item.score is not None]
     rows += _deleted(DeletedScore, same_code, like)
-    known = [(item, item.timing_trust or evaluation.timing_trust) for item in rows]
-    return pooled([SpeedupEstimate(item.score, item.score_lo, item.score_hi, is_bound(trust)) for item, trust in known])
+    return [(item, item.timing_trust or evaluation.timing_trust) for item in rows]
 
 
 def remember(evaluations: Iterable[Evaluation]) -> None:

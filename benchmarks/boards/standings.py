@@ -23,7 +23,7 @@ from ..notifications import telling
 from ..querysets import counted
 from ..states import BOUNDED, TIMINGS, MethodKind, Moderation, TaskVersionStatus, Visibility
 from .labels import is_ranked
-from .ranking import Entry, SpeedupEstimate, rank, what_counts
+from .ranking import Entry, SpeedupEstimate, is_bound, rank, what_counts
 from .reviews import AUDITS, holder_of, judgings_of_same_code, pooled_estimate, review_reason
 
 RENEWED_FROM = 50  # of a holder's accepted evaluations, best first, when its row is written anew
@@ -61,10 +61,11 @@ def standings_update(evaluation: Evaluation) -> bool:
     return bool(standings)
 
 
-def standings_renew(evaluation: Evaluation) -> None:
+def standings_renew(evaluation: Evaluation, *, tells: bool = True) -> None:
     """Write the row of the evaluation's holder on its board again, because its best entry may have changed.
 
-    The evaluation itself may be deleted by now; it names board and holder.
+    The evaluation itself may be deleted by now; it names board and holder. `tells`: whoever loses the first place by
+    that gets a notification.
     """
     hold_boards(evaluation)
     board = Standing.objects.board(evaluation.ruleset, evaluation.task_version, evaluation.device_kind)
@@ -74,7 +75,7 @@ def standings_renew(evaluation: Evaluation) -> None:
             _stand(item, judgings_of_same_code(item))
     for standing in board.filter(holder=holder_of(evaluation)):
         _refresh(standing)
-    _rank_board(evaluation)
+    _rank_board(evaluation, tells=tells)
 
 
 def review_renew(evaluation: Evaluation) -> None:
@@ -151,9 +152,11 @@ def _accepted_of_holder(evaluation: Evaluation) -> QuerySet[Evaluation]:
 def may_stand(evaluation: Evaluation) -> bool:
     if evaluation.task_version.status == TaskVersionStatus.CONTEST:
         return False  # its results stand on the page of the contest
-    ranked_task = is_ranked(evaluation.task_version.task.labels)
-    submission = evaluation.submission
-    return ranked_task and submission.visibility == Visibility.PUBLIC and submission.moderation == Moderation.OK
+    return is_ranked(evaluation.task_version.task.labels) and _is_shown(evaluation.submission)
+
+
+def _is_shown(submission: Submission) -> bool:
+    return submission.visibility == Visibility.PUBLIC and submission.moderation == Moderation.OK
 
 
 def _standings_touched(evaluation: Evaluation) -> list[Standing]:
@@ -169,6 +172,8 @@ def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> None:
     rows = board.select_related("evaluation").defer("evaluation__report", "evaluation__error_internal")
     current = rows.filter(holder=holder_of(evaluation)).first()
     estimate, in_question = pooled_estimate(evaluation, same_code), bool(review_reason(evaluation, same_code))
+    if not estimate.bound:
+        evaluation = _replayed_of_holder(evaluation, same_code) or evaluation
     if current is not None and not _replaces(evaluation, estimate, current, same_code, in_question=in_question):
         return
     accepted = [item for item in same_code if item.verdict == Verdict.PASS]
@@ -186,6 +191,17 @@ def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> None:
             "rank": None,
         },
     )
+
+
+def _replayed_of_holder(evaluation: Evaluation, same_code: list[Evaluation]) -> Evaluation | None:
+    """The newest accepted judging that is none of the bounds: where the score rests on such ones, the row names one."""
+    known = [
+        item
+        for item in same_code
+        if item.verdict == Verdict.PASS and not item.is_quick and not is_bound(item.timing_trust)
+        if holder_of(item) == holder_of(evaluation) and _is_shown(item.submission)
+    ]
+    return known[-1] if is_bound(evaluation.timing_trust) and known else None
 
 
 def _replaces(
@@ -243,7 +259,7 @@ def _tell_who_asked(leaders: list[int]) -> None:
         telling.answered(leader)
 
 
-def _rank_board(evaluation: Evaluation) -> None:
+def _rank_board(evaluation: Evaluation, *, tells: bool = True) -> None:
     board = Standing.objects.board(evaluation.ruleset, evaluation.task_version, evaluation.device_kind).ranked()
     columns = ("pk", "score", "score_lo", "score_hi", "verified_at", "rank", "evaluation__timing_trust")
     rows = list(board.select_related("evaluation").only(*columns))
@@ -253,8 +269,9 @@ def _rank_board(evaluation: Evaluation) -> None:
     )
     moved = [row for row in rows if row.rank != ranks[row.pk]]
     leaders = [pk for pk, place in ranks.items() if place == 1]
-    _tell_who_lost([row.pk for row in moved if row.rank == 1], leaders)
-    _tell_who_asked(leaders)
+    if tells:
+        _tell_who_lost([row.pk for row in moved if row.rank == 1], leaders)
+        _tell_who_asked(leaders)
     for row in moved:
         row.rank = ranks[row.pk]
     Standing.objects.bulk_update(moved, ["rank"], batch_size=500)

@@ -155,6 +155,6 @@ def boards_complete() -> None:
         if not may_stand(evaluation):
             continue
         with transaction.atomic():
-            standings_renew(evaluation)
+            standings_renew(evaluation, tells=False)
             for config in evaluation.configs.filter(eager_us__isnull=False).exclude(group="hidden"):
                 _baseline_update(evaluation, config)

@@ -86,15 +86,25 @@ def test_a_bound_is_ranked_by_its_lower_end_alone(trust):
 
 
 def test_a_bound_may_share_a_rank_by_chance_but_not_by_its_gap():
-    assert rank([known("near", 1.98, 1.535, 2.00, "bounded"), SLOW, FAST]) == {"fast": 1, "slow": 2, "near": 2}
-    assert rank([known("below", 1.98, 1.52, 2.00, "bounded"), SLOW, FAST]) == {"fast": 1, "slow": 2, "below": 3}
+    assert rank([known("near", 1.98, 1.52, 2.00, "bounded"), SLOW, FAST]) == {"fast": 1, "slow": 2, "near": 2}
+    assert rank([known("below", 1.98, 1.50, 2.00, "bounded"), SLOW, FAST]) == {"fast": 1, "slow": 2, "below": 3}
 
 
-def test_a_wide_interval_of_what_is_replayed_is_not_listed_before_a_bound_above():
-    audited = known("audited", 2.20, 2.00, 2.22, "audited", minute=1)
+@pytest.mark.parametrize("trust", ["bounded", "audited", "replayed"])
+def test_who_avoids_being_replayed_has_no_first_place_to_himself(trust):
+    first = known("first", 1.800, 1.785, 1.815, "replayed", minute=1)
+    second = known("second", 1.799, 1.78, 1.82, "replayed", minute=2)
+    late = known("late", 1.815, 1.804 if trust != "replayed" else 1.81, 1.82, trust, minute=3)
+    ranks = rank([first, second, late])
+    assert ranks == {"first": 1, "second": 1, "late": 1}
+    assert list(ranks) == ["first", "second", "late"]
+
+
+def test_a_wide_interval_leads_as_far_whatever_is_above():
+    above = known("above", 2.20, 2.00, 2.22, "audited", minute=1)
     noisy = known("noisy", 1.70, 1.70, 2.04, "replayed", minute=2)
-    assert rank([noisy, audited]) == {"audited": 1, "noisy": 2}
-    assert list(rank([noisy, known("same", 2.0, 1.65, 2.02, "bounded")])) == ["noisy", "same"]
+    for trust in ("audited", "replayed"):
+        assert rank([noisy, replace(above, trust=trust, score=2.0)]) == {"above": 1, "noisy": 1}
 
 
 def test_a_bound_that_is_surely_better_has_a_rank_of_its_own():
@@ -178,25 +188,44 @@ def test_nor_does_one_whose_interval_hides_its_gap():
     assert pooled([wide] * 16).lo == pytest.approx(0.848)
 
 
-def test_the_lower_end_that_is_furthest_is_kept():
+def test_one_lucky_gap_does_not_lift_the_lower_end():
     whole = pooled([bound(lo=1.95), bound(lo=1.45)])
     assert whole.lo == pytest.approx(1.45)
     assert whole.hi < 2.0
 
 
+def test_nor_do_gaps_of_others_push_it_down_one_by_one():
+    """Anybody may submit a public text again, and each judging measures the gap a little differently."""
+    own = bound(1.92, 1.75, 1.97)
+    again = [bound(1.92, lo, 1.97) for lo in (1.74, 1.72, 1.66)]
+    assert pooled([own, *again]).lo == pytest.approx(1.72)
+    assert pooled([own, *again * 20]).lo == pytest.approx(1.72)
+
+
 @pytest.mark.parametrize("count", [1, 3, 30])
-def test_bounds_beside_a_judging_that_is_none_do_not_count(count):
+def test_bounds_above_a_judging_that_is_none_do_not_count(count):
     """Else a kernel could be replayed once, with a wide interval, and avoid it from then on."""
     sure = SpeedupEstimate(1.00, 0.91, 1.09)
     assert pooled([sure, *[bound(1.2, 1.0, 1.21)] * count]) == sure
     assert pooled([bound(), sure, sure]) == pooled([sure, sure])
 
 
+def test_bounds_below_it_do():
+    """Else a kernel could avoid being replayed wherever it would do badly."""
+    scores = (1.72, 1.71, 1.84, 1.70)
+    parts = [SpeedupEstimate(score, score - 0.02, score + 0.02, bound=score != 1.84) for score in scores]
+    whole = pooled(parts)
+    assert whole.score == pytest.approx(pooled([replace(part, bound=False) for part in parts]).score, rel=0.001)
+    assert not whole.bound
+    false = pooled([SpeedupEstimate(2.60, 2.58, 2.62), bound(1.05, 1.00, 1.07)])
+    assert (false.score < 2.6, false.lo < 1.3) == (True, True)
+
+
 @given(st.lists(estimates, min_size=1, max_size=8))
 def test_pooled_bounds_lie_in_their_interval(parts):
     whole = pooled([replace(part, bound=True) for part in parts])
     assert 0 < whole.lo <= whole.score <= whole.hi
-    assert whole.lo / whole.score <= min(part.lo / part.score for part in parts) * 1.000001
+    assert sum(whole.lo / whole.score <= part.lo / part.score * 1.000001 for part in parts) >= len(parts) / 2
 
 
 def test_the_stronger_baseline_scores_one_where_it_always_wins():

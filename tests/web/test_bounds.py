@@ -13,13 +13,17 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
-from benchmarks import selectors
+from benchmarks import selectors, services
 from benchmarks.accounts import ownership
 from benchmarks.boards import overview
 from benchmarks.boards import selectors as boards
 from benchmarks.boards.standings import standings_renew, wants_audit
-from benchmarks.harness import Report
+from benchmarks.harness import Flag, Report
+from benchmarks.judgings import moves
+from benchmarks.judgings.recording import boards_complete
 from benchmarks.models import Evaluation, Standing
+from benchmarks.moderation import decisions
+from benchmarks.states import ActionKind
 
 from . import factories
 
@@ -73,9 +77,10 @@ def test_a_bound_has_the_place_of_its_lower_end(three: None, visitor: Client) ->
 
 
 def test_boards_of_before_get_their_ranks_when_the_site_is_upgraded(three: None) -> None:
-    Standing.objects.filter(score__gt=1.9).update(rank=1)
+    Standing.objects.filter(score__gt=1.9).update(rank=1, score_lo=1.9)
     Standing.objects.exclude(score__gt=1.9).update(rank=2)
-    import_module("benchmarks.migrations.0038_ranks_of_bounds").renew(apps, None)
+    import_module("benchmarks.migrations.0039_boards_of_bounds").clear(apps, None)
+    boards_complete()
     assert board() == [("fast", 1, 1.70), ("slow", 2, 1.55), ("avoids", 3, 1.98)]
 
 
@@ -118,6 +123,73 @@ def test_the_same_code_judged_again_or_after_it_was_deleted_keeps_its_gap() -> N
     assert Standing.objects.get().score_lo == pytest.approx(1.45)
 
 
+def rows() -> list[tuple[str, int | None, float, str]]:
+    """Name, rank, score and how the times of what the row names are known."""
+    return [
+        (row.evaluation.submission.owner.username, row.rank, round(row.score, 2), row.evaluation.timing_trust)
+        for row in Standing.objects.order_by("rank", "verified_at")
+    ]
+
+
+def test_a_replayed_score_is_held_if_the_code_is_bounded_far_below_it() -> None:
+    """Whether it is replayed is up to the code: it must not be able to keep a doubtful score by avoiding it."""
+    enter("olga", replayed(1.80))
+    first = enter("cheat", replayed(2.60), "// same\n")
+    again = enter("cheat", found(1.05, 1.00, 1.07, "bounded"), "// same\n")
+    row = Standing.objects.get(evaluation__submission__owner__username="cheat")
+    assert (row.rank, row.under_review, row.evaluation) == (None, True, first)
+    assert "2.60× with replayed times, 1.05× with bounded times" in row.review_reason
+    ownership.submission_delete(again.submission)
+    assert Standing.objects.get(evaluation__submission__owner__username="cheat").under_review
+
+
+def test_staff_settle_such_a_contradiction(staff: User) -> None:
+    enter("cheat", replayed(2.60), "// same\n")
+    enter("cheat", found(1.05, 1.00, 1.07, "bounded"), "// same\n")
+    row = Standing.objects.get()
+    decisions.decide(row.evaluation.submission, ActionKind.CONFIRM, by=staff, reason="the machine was busy")
+    row = Standing.objects.get()
+    assert (row.rank, row.under_review) == (1, False)
+    enter("cheat", found(1.05, 1.00, 1.07, "bounded"), "// same\n")
+    assert Standing.objects.get().under_review
+
+
+def test_no_audit_of_a_slow_judging_clears_a_fast_one() -> None:
+    enter("olga", replayed(1.80))
+    gated = replace(replayed(9.0), gates=(Flag("gate-roofline", "faster than possible"),))
+    enter("cheat", gated, "// same\n")
+    slow = enter("cheat", found(1.05, 1.00, 1.07, "bounded"), "// same\n")
+    services.audit_request(slow, by_staff=True)
+    moves.record_report(factories.claimed_for_judging(factories.GPU), found(1.05, 1.0, 1.07, "audited"))
+    row = Standing.objects.get(evaluation__submission__owner__username="cheat")
+    assert (row.rank, row.under_review, row.evaluation.timing_trust) == (None, True, "replayed")
+
+
+def test_an_audit_that_agrees_still_clears_it() -> None:
+    gated = replace(found(9.0, 8.9, 9.1, "bounded"), gates=(Flag("gate-roofline", "faster than possible"),))
+    fast = enter("olga", gated)
+    assert Standing.objects.get().under_review
+    services.audit_request(fast, by_staff=True)
+    moves.record_report(factories.claimed_for_judging(factories.GPU), found(8.8, 8.7, 8.9, "audited"))
+    assert not Standing.objects.get().under_review
+
+
+def test_a_row_names_a_replayed_judging_where_its_score_rests_on_one() -> None:
+    enter("olga", replayed(1.70), "// same\n")
+    enter("olga", found(*AVOIDS[:3], "audited"), "// same\n")
+    assert rows() == [("olga", 1, 1.70, "replayed")]
+
+
+def test_avoiding_replay_where_a_code_does_badly_brings_nothing() -> None:
+    scores = (1.72, 1.71, 1.84, 1.70)
+    for score in scores:
+        enter("honest", found(score, score - 0.02, score + 0.02, "replayed"), "// honest\n")
+        trust = "replayed" if score > 1.8 else "bounded"
+        enter("picky", found(score, score - 0.02, score + 0.02, trust), "// picky\n")
+    honest, picky = (row.score for row in Standing.objects.order_by("evaluation__submission__owner__username"))
+    assert picky == pytest.approx(honest, rel=0.001)
+
+
 def test_bounds_of_a_code_that_was_replayed_do_not_count_even_when_deleted() -> None:
     """Else a kernel could be replayed once and avoid it from then on."""
     avoided = [enter("olga", found(*AVOIDS), f"// {number}\n") for number in range(3)]
@@ -150,3 +222,11 @@ def test_the_api_lists_entries_as_the_page_does(three: None, client: Any) -> Non
     query = {"task": "/".join(factories.TASK), "device": factories.gpu_kind().slug}
     rows = client.get(reverse("api:leaderboard"), query).json()
     assert [entry["rank"] for entry in rows["entries"]] == [1, 2, 3]
+
+
+def test_a_task_is_faster_than_pytorch_if_what_counts_of_its_leader_is() -> None:
+    enter("olga", found(1.05, 0.90, 1.06, "bounded"))
+    kind = factories.gpu_kind().slug
+    assert not list(selectors.task_rows(selectors.TaskFilter(device=kind, state="faster")))
+    [task] = selectors.task_rows(selectors.TaskFilter(device=kind, state="slower"))
+    assert task.best_score == pytest.approx(1.05)
