@@ -32,7 +32,7 @@ from .models import (
     TaskVersion,
     Worker,
 )
-from .querysets import HEAVY, User
+from .querysets import HEAVY, User, counted
 from .states import RUNNING, Moderation, Origin, State, TaskVersionStatus, WorkerRole, WorkerState
 from .switches import announcements
 
@@ -81,8 +81,8 @@ TASK_ORDERS = {
     "-family": ("-family", "op", "-direction"),
     "entries": ("entries", "op", "-direction"),
     "-entries": ("-entries", "op", "-direction"),
-    "best": (F("best_score").asc(nulls_first=True), "op", "-direction"),
-    "-best": (F("best_score").desc(nulls_last=True), "op", "-direction"),
+    "best": (F("best_counts").asc(nulls_first=True), "op", "-direction"),
+    "-best": (F("best_counts").desc(nulls_last=True), "op", "-direction"),
 }
 
 
@@ -102,7 +102,7 @@ class TaskFilter:
 def task_rows(chosen: TaskFilter, page: int | str = 1) -> Page[Any]:
     """Tasks with `entries`, `best_score` and `best` (the standing that leads on the board, or None)."""
     device = chosen.device or default_device()
-    rows = page_by_key(_with_best(chosen), _annotated(device).annotate(best_pk=_of_leader(device, "pk")), page)
+    rows = page_by_key(_with_best(chosen), _annotated(device).annotate(best_pk=_of_leader(device, F("pk"))), page)
     _attach_best(list(rows))
     return rows
 
@@ -117,18 +117,19 @@ def _with_best(chosen: TaskFilter) -> QuerySet[Any]:
 
 
 def _annotated(device: str) -> QuerySet[Any]:
-    """Listed tasks with `entries` and `best_score` on a device kind."""
-    counted = _ranked(device).order_by().values("task_version__task").annotate(n=Count("pk")).values("n")
+    """Listed tasks with `entries` on a device kind, and `best_score` and what counts of it."""
+    entries = _ranked(device).order_by().values("task_version__task").annotate(n=Count("pk")).values("n")
     tasks: QuerySet[Any] = Task.objects.listed().annotate(
-        entries=Coalesce(Subquery(counted), 0),
-        best_score=_of_leader(device, "score"),
+        entries=Coalesce(Subquery(entries), 0),
+        best_score=_of_leader(device, F("score")),
+        best_counts=_of_leader(device, counted("evaluation__")),
     )
     return tasks
 
 
-def _of_leader(device: str, column: str) -> Subquery:
+def _of_leader(device: str, figure: Any) -> Subquery:
     """Of the standing that leads on the board of a task."""
-    return Subquery(_ranked(device).filter(rank=1).as_listed().values(column)[:1])
+    return Subquery(_ranked(device).filter(rank=1).as_listed().values(figure=figure)[:1])
 
 
 def _ranked(device: str) -> Any:
@@ -153,7 +154,7 @@ def _narrowed(tasks: QuerySet[Any], chosen: TaskFilter) -> QuerySet[Any]:
         )
     exact = {"family": chosen.family, "direction": chosen.direction, "difficulty": chosen.difficulty}
     tasks = tasks.filter(**{name: value for name, value in exact.items() if value})
-    states = {"open": Q(entries=0), "slower": Q(best_score__lte=1.0), "faster": Q(best_score__gt=1.0)}
+    states = {"open": Q(entries=0), "slower": Q(best_counts__lte=1.0), "faster": Q(best_counts__gt=1.0)}
     return tasks.filter(states[chosen.state]) if chosen.state else tasks
 
 
@@ -204,8 +205,8 @@ def device_kinds(version: TaskVersion | None = None) -> list[DeviceKind]:
     entries = Standing.objects.filter(device_kind=OuterRef("pk")).order_by()
     if version is not None:
         entries = entries.filter(task_version=version)
-    counted = entries.values("device_kind").annotate(n=Count("pk")).values("n")
-    kinds = DeviceKind.objects.annotate(entries=Coalesce(Subquery(counted), 0))
+    numbers = entries.values("device_kind").annotate(n=Count("pk")).values("n")
+    kinds = DeviceKind.objects.annotate(entries=Coalesce(Subquery(numbers), 0))
     ordered = sorted(kinds, key=lambda kind: (-kind.entries, kind.device_class == CPU, kind.slug))
     return [kind for kind in ordered if version is None or kind.device_class in version.definition["devices"]]
 

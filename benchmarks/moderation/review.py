@@ -17,7 +17,7 @@ from django.shortcuts import get_object_or_404
 
 from ..boards.selectors import BoardKey, kept
 from ..models import DeviceKind, Evaluation, ModerationAction, Standing, Submission, TaskVersion
-from ..querysets import HEAVY
+from ..querysets import HEAVY, counted
 from ..selectors import page_by_key
 from ..states import ActionKind, Moderation, TaskVersionStatus, Visibility
 
@@ -65,7 +65,7 @@ def awaiting_on(board: BoardKey) -> list[Standing]:
     return list(
         rows.select_related(
             "task_version", "ruleset", "evaluation__submission__owner", "evaluation__submission__team"
-        ).order_by("-score", "pk")
+        ).order_by(counted("evaluation__").desc(), "pk")
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser, User
 from django.core.paginator import Page, Paginator
-from django.db.models import Count, Exists, F, IntegerField, Max, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models import Count, Exists, F, IntegerField, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 from django.http import Http404
 
@@ -200,7 +200,7 @@ def _best_score() -> Any:
     wanted = KernelRequest.device_kinds.through.objects.filter(kernelrequest=OuterRef(OuterRef("pk")))
     rows = _standings().filter(rank=1, device_kind__in=wanted.values("devicekind"))  # found by an index
     on_task = rows.filter(task_version__task=OuterRef("task")).order_by()
-    return on_task.values("task_version__task").annotate(best=Max(counted("evaluation__"))).values("best")
+    return on_task.order_by(counted("evaluation__").desc()).values("score")[:1]
 
 
 def _with_votes(rows: QuerySet[KernelRequest], reader: Reader) -> Any:

@@ -16,7 +16,7 @@ from ..harness import Source, Verdict
 from ..models import DeviceKind, Evaluation, Submission, Task, TaskVersion, Team
 from ..querysets import HEAVY, User, counted, teams_of_member
 from ..selectors import evaluation_for, page_by_key, submission_for, visible_standings
-from ..states import EvaluationReason, Moderation, Origin, Priority, State
+from ..states import BOUNDS, EvaluationReason, Moderation, Origin, Priority, State
 
 EXPORT_ROWS_MAX = 100  # a source may have 256 KiB
 
@@ -129,7 +129,11 @@ def side_for(user: User, code: uuid.UUID) -> tuple[Submission, Evaluation]:
     except Http404:
         found = evaluation_for(user, code)
         return found.submission, found
-    return submission, max(evaluations, key=lambda item: (item.score or 0.0, item.queued))
+    return submission, max(evaluations, key=lambda item: (_counts(item) or 0.0, item.queued))
+
+
+def _counts(evaluation: Evaluation) -> float | None:
+    return evaluation.score_lo if evaluation.timing_trust in BOUNDS else evaluation.score
 
 
 def _record(evaluation: Evaluation) -> uuid.UUID | None:
