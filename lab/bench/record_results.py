@@ -138,7 +138,7 @@ def bundle(wanted: BundlePlan, sources: dict[str, str]) -> tuple[BundleHeader, l
     searched: dict[str, BundleMethod] = {}
     for file in wanted.files:
         for moment, report in reports(file):
-            if fits(report, wanted) and (file not in (SEARCHED[1], TUNED) or report.get("kind") == "winner"):
+            if fits(report, wanted) and (file not in (SEARCHED[1], TUNED) or report.get("kind") != "shipped"):
                 latest[report["task"], report["source_sha256"]] = (moment, report)
                 if file in METHODS:
                     searched[report["source_sha256"]] = METHODS[file]
