@@ -26,7 +26,7 @@ from benchmarks.harness.child.gpu.launches import program
 from benchmarks.harness.child.gpu.replayer import Replayer, count_lacks
 from benchmarks.harness.errors import RefereeError
 from benchmarks.harness.gpu import recording as recording_module
-from benchmarks.harness.gpu.gaps import replayed_baselines_us
+from benchmarks.harness.gpu.gaps import replayed_baselines
 from benchmarks.harness.gpu.record import NotReplayable, RecordedCall
 from benchmarks.harness.gpu.recording import CallRecording
 from benchmarks.harness.gpu.replay import Burn, Captured, Replay
@@ -1027,7 +1027,7 @@ def test_baselines_are_timed_when_they_are_replayed_by_the_clock_of_all_replayed
     replay = replay_of()
     answers = [ANSWER, *[{**ANSWER, "call_us": call_us} for call_us in (9.0, 7.0, 8.0, 30.0, 8.0)]]
     replay.crew.baselines = [FakeActor(*answers)]  # type: ignore[list-item]
-    assert replayed_baselines_us(replay, lambda _: 0, [[0]]) == {replay.configs[0].key: 6.0}
+    assert replayed_baselines(replay, lambda _: 0, [[0]]) == {replay.configs[0].key: (6.0, None)}
     assert replay.gaps_us() == {}, "a report tells of the calls of the judging"
     assert not replay.drawn, "an empty call takes 2 µs, and nobody needs other values"  # type: ignore[attr-defined]
 

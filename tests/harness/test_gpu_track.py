@@ -37,6 +37,7 @@ from benchmarks.harness.measuring.calls import Judging
 from benchmarks.harness.measuring.contestants import CallResult
 from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.sandbox.isolation import Child
+from benchmarks.harness.scores.scoring import BaselineTimes
 from benchmarks.harness.tasks.spec import TaskSpec
 from tests.warm import one_of_each_group
 
@@ -103,7 +104,7 @@ def test_replayed_baselines_that_are_shorter_lower_the_intervals_of_a_bounded_ju
     task: TaskSpec, rules: Rules, paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = [item.key for item in task.configs_for("cuda") if not item.hidden]
-    monkeypatch.setattr(GpuSession, "replayed_baselines_us", dict.fromkeys(shown, 1e-3))
+    monkeypatch.setattr(GpuSession, "replayed_baselines", dict.fromkeys(shown, BaselineTimes(1e-3)))
     report = judged(RIGHT, task, rules, paths)
     assert report.score is not None, report.reason
     shares = report.environment["baseline_gap"]

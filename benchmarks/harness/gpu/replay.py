@@ -27,6 +27,7 @@ from ..measuring.session import EAGER, NOTHING, REFEREE_TIMEOUT_S, RefereeProces
 from ..protocol import ProtocolError, Status, Word
 from ..report import Verdict
 from ..sandbox.isolation import inside
+from ..scores.scoring import BaselineTimes
 from ..tasks.spec import Config
 from .crew import Crew
 from .device_code import device_code
@@ -93,7 +94,7 @@ class Captured:
 
     is_told: bool = False  # that they are to replay
     is_whole: bool = False
-    replayed_us: dict[str, float] = field(default_factory=dict)  # of the stronger one, by visible configuration
+    replayed: dict[str, BaselineTimes] = field(default_factory=dict)  # by visible configuration
 
 
 @dataclass

@@ -37,10 +37,11 @@ from ..rules import GpuRules
 from ..sandbox.isolation import inside
 from ..sandbox.outbox import log_end
 from ..sandbox.seccomp import candidate_program, supported
+from ..scores.scoring import BaselineTimes
 from . import capacity
 from .crew import STANDBY, Crew, CrewSpec
 from .discovery import Gpu
-from .gaps import replayed_baselines_us
+from .gaps import replayed_baselines
 from .lack import end_waiting, is_crowded, lack_is_told, lacks_anyway, needs_more, next_time_alone, note_anyway
 from .marks import COUNT_MAX, mark_of
 from .record import NotReplayable
@@ -199,7 +200,7 @@ class GpuSession(Session[Actor]):
                 works = self._settle_baselines()
             else:
                 if self.measures_gaps and not setting.control:
-                    self._captured.replayed_us = replayed_baselines_us(replay, self.fill, functions)
+                    self._captured.replayed = replayed_baselines(replay, self.fill, functions)
                     laps.end("baselines_timed")
         if setting.control and not self.repeats_replay:
             self.replay = None
@@ -210,9 +211,9 @@ class GpuSession(Session[Actor]):
             raise needs_more(self._needs)  # in the judging the same call would fail again
 
     @property
-    def replayed_baselines_us(self) -> dict[str, float]:
-        """Of the stronger baseline, by visible configuration; empty if they could not be captured."""
-        return self._captured.replayed_us
+    def replayed_baselines(self) -> dict[str, BaselineTimes]:
+        """What they take when they are replayed, by visible configuration; empty if they could not be captured."""
+        return self._captured.replayed
 
     def _make_room_for_baselines(self, lacks: int, *, works: bool) -> None:
         """They found too little memory `lacks` times with nothing of the submission there; with `works` no call failed.
