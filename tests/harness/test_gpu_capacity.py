@@ -7,6 +7,8 @@ from benchmarks.harness.gpu.capacity import (
     CONTESTANTS,
     WAITING_SHARE,
     arena_bytes,
+    is_clearly_more,
+    is_nearly_all,
     judging_bytes,
     referee_bytes,
     taken_bytes,
@@ -60,3 +62,11 @@ def test_whoever_fits_beside_sessions_that_wait_calls_for_no_room_and_all_others
             assert taken + WAITING_SHARE * H100 < 0.9 * H100
     assert small > 1
     assert large > 1
+
+
+@pytest.mark.parametrize(("memory_bytes", "others_bytes"), [(H200, 8 * GB), (H100, 8 * GB), (24 * GB, 3 * GB)])
+def test_contexts_of_the_judge_are_no_other_user_of_the_gpu(memory_bytes: int, others_bytes: int) -> None:
+    assert is_nearly_all(memory_bytes - others_bytes, memory_bytes)
+    assert not is_nearly_all(memory_bytes - others_bytes - GB, memory_bytes)
+    assert not is_clearly_more(memory_bytes, memory_bytes - GB, memory_bytes), "one context more or less"
+    assert is_clearly_more(memory_bytes, memory_bytes - 10 * GB, memory_bytes)

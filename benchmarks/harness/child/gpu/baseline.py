@@ -110,12 +110,16 @@ def in_turns(link: Link, device: Accelerator) -> Iterator[None]:
 
 
 def _prepare(message: dict[str, Any], eager: Function, device: Accelerator, link: Link) -> None:
-    """Compiles one configuration after the other and says how each went; the supervisor watches the time."""
+    """Compiles one configuration after the other and says how each went; the supervisor watches the time.
+
+    And how much memory was left to this process, before or after, whichever is less.
+    """
     for number in message["wanted"]:
         link.send(compiling=number)
-        started_s = time.monotonic()
+        started_s, before = time.monotonic(), device.room()
         problem = _try_compile(eager, message["configs"][number], device)
-        link.send(compiled=number, problem=problem, seconds=time.monotonic() - started_s)
+        room = min(before, device.room())
+        link.send(compiled=number, problem=problem, seconds=time.monotonic() - started_s, room=room)
     link.send(prepared=True)
 
 
