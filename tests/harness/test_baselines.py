@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from benchmarks.harness import default_rules, default_suites, find_task
+from benchmarks.harness.child.gpu import baseline
 from benchmarks.harness.child.gpu.cuda_accelerator import CudaAccelerator
 from benchmarks.harness.child.gpu.host_accelerator import HostAccelerator
 from benchmarks.harness.errors import LacksMemory
@@ -266,3 +267,14 @@ def test_a_gpu_that_has_failed_tells_nothing_of_its_memory(monkeypatch: pytest.M
     monkeypatch.setattr(torch.cuda, "mem_get_info", failing)
     assert device.room() == ()
     assert HostAccelerator().room() == ()
+
+
+def test_inputs_that_do_not_fit_are_the_answer_about_their_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process that compiles goes on with the next one."""
+
+    def drawn(*_: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 200.00 GiB.")
+
+    monkeypatch.setattr(baseline, "drawn_tensors", drawn)
+    problem = baseline._try_compile(cast(Any, None), {}, HostAccelerator())
+    assert problem == "OutOfMemoryError: CUDA out of memory. Tried to allocate 200.00 GiB."

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.harness.errors import TaskError
+from benchmarks.harness import Verdict
 from benchmarks.harness.gpu.capacity import (
     CONTESTANTS,
     WAITING_SHARE,
@@ -14,6 +14,7 @@ from benchmarks.harness.gpu.capacity import (
     taken_bytes,
     takes_most,
 )
+from benchmarks.harness.measuring.faults import Fault
 
 GB = 10**9
 H200, H100 = 150 * GB, 85 * GB
@@ -27,7 +28,7 @@ def test_everything_together_fits(input_bytes: int, result_bytes: int, memory_by
     wanted = 5 * result_bytes + 4 * GB
     try:
         arena = arena_bytes(wanted, input_bytes, result_bytes, memory_bytes)
-    except TaskError:
+    except Fault:
         assert judging_bytes(input_bytes, result_bytes, memory_bytes) > memory_bytes
         return
     assert 2 * result_bytes <= arena <= wanted
@@ -42,8 +43,9 @@ def test_a_small_task_gets_what_it_wants_and_a_large_one_what_is_left() -> None:
 
 
 def test_a_task_that_no_judging_has_room_for_is_refused_with_both_sizes() -> None:
-    with pytest.raises(TaskError, match=r"a judging of it takes at least 8\d\.\d GB, and this GPU has 85\.0 GB"):
+    with pytest.raises(Fault, match=r"a judging of it takes at least 8\d\.\d GB, and this GPU has 85\.0 GB") as raised:
         arena_bytes(36 * GB, 6 * GB, 6 * GB, H100)
+    assert raised.value.verdict is Verdict.INTERNAL_ERROR
 
 
 def test_whoever_fits_beside_sessions_that_wait_calls_for_no_room_and_all_others_do() -> None:

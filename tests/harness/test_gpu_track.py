@@ -171,6 +171,17 @@ def test_who_prepares_has_the_gpu_in_turns(
     assert len(turns) == 4
 
 
+def test_a_task_that_is_too_large_for_the_gpu_is_nobodys_fault(
+    task: TaskSpec, rules: Rules, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An exception would leave the worker in doubt, which would repeat its self-test for each submission."""
+    small = replace(STAND_IN, memory_bytes=1 << 20)
+    monkeypatch.setattr(tracks, "gpus", lambda: (small,))
+    report = judged(RIGHT, task, rules, paths)
+    assert report.verdict is Verdict.INTERNAL_ERROR
+    assert report.reason.startswith("the task is too large for this GPU: a judging of it takes at least")
+
+
 def test_wrong_values_are_found(task: TaskSpec, rules: Rules, paths: Paths) -> None:
     report = judged(WRONG, task, rules, paths)
     assert report.verdict is Verdict.INCORRECT_VALUE

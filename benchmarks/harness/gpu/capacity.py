@@ -3,7 +3,8 @@
 Not covered: memory that a submission takes beside its arena.
 """
 
-from ..errors import TaskError
+from ..measuring.faults import Fault
+from ..report import Verdict
 from ..rules import GpuRules
 from ..tasks.spec import Config
 
@@ -35,12 +36,12 @@ def arena_bytes(
 ) -> int:
     """The size of each contestant's arena: `wanted_bytes`, or less where the GPU has less for each.
 
-    Half of what is left over stays free for what contestants take beside their arenas. Raises TaskError where the GPU
-    is too small for the task.
+    Half of what is left over stays free for what contestants take beside their arenas. Raises Fault, INTERNAL_ERROR,
+    where the GPU is too small for the task: neither submission nor worker is to blame.
     """
     least = judging_bytes(input_bytes, result_bytes, memory_bytes, contestants)
     if least > memory_bytes:
-        raise TaskError(f"too large for this GPU: {told(least, memory_bytes)}")
+        raise Fault(Verdict.INTERNAL_ERROR, f"the task is too large for this GPU: {told(least, memory_bytes)}")
     return min(wanted_bytes, _LEAST_RESULTS * result_bytes + (memory_bytes - least) // (2 * contestants))
 
 

@@ -71,7 +71,7 @@ class GpuSetting(Setting):
 
 
 class GpuSession(Session[Actor]):
-    """Contestants on a GPU. Making one raises TaskError where its memory is too small for the task."""
+    """Contestants on a GPU. Making one raises Fault where its memory is too small for the task."""
 
     decoys = False
     wanted_share = 0.3  # calls of a few microseconds scatter, and more steps of them take little time

@@ -124,11 +124,11 @@ def _prepare(message: dict[str, Any], eager: Function, device: Accelerator, link
 
 
 def _try_compile(eager: Function, config: dict[str, Any], device: Accelerator) -> str | None:
-    arguments = call_arguments(config, drawn_tensors(config, device))
     try:
+        arguments = call_arguments(config, drawn_tensors(config, device))
         _warm(compiled_copy(eager), arguments)
         device.synchronize()
-    except Exception as error:  # noqa: BLE001 - process edge: torch.compile fails in many ways, each is the answer
+    except Exception as error:  # noqa: BLE001 - process edge: torch.compile fails in many ways, and there may be no memory
         return f"{type(error).__name__}: {error}"[:500]
     return None
 
