@@ -32,6 +32,7 @@ from benchmarks.harness.errors import ChildSurvived, NotAwake, RefereeError, Sup
 from benchmarks.harness.gpu import lack, warming
 from benchmarks.harness.gpu.crew import Crew
 from benchmarks.harness.gpu.discovery import Gpu
+from benchmarks.harness.gpu.marks import mark_of_task
 from benchmarks.harness.gpu.session import GpuSession
 from benchmarks.harness.measuring.calls import Judging
 from benchmarks.harness.measuring.contestants import CallResult
@@ -383,7 +384,7 @@ def test_a_process_of_ours_that_finds_no_memory_is_started_again_when_those_that
     monkeypatch.setattr(lack, "demand_room", lambda _: somebody_waits)
     if somebody_waits:
         assert judged(RIGHT, task, rules, paths).verdict is Verdict.NOISY
-        assert lack.is_crowded(task.name), "the next judging ends them first"
+        assert lack.is_crowded(mark_of_task(task)), "the next judging ends them first"
     else:
         with pytest.raises(NotAwake):
             judged(RIGHT, task, rules, paths)

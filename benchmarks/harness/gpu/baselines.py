@@ -16,7 +16,7 @@ from ..source import Paths
 from .capacity import is_clearly_more, is_nearly_all
 from .crew import gpu_filter, on_gpu
 from .discovery import Gpu, free_bytes
-from .marks import COUNT_MAX, note, noted
+from .marks import COUNT_MAX, mark_of_task, note, noted
 from .room import demand_room
 
 _TOO_LITTLE = "torch.compile found too little GPU memory for its baseline"
@@ -69,7 +69,7 @@ class GpuPreparation(Preparation):
 
     @property
     def _mark(self) -> str:
-        return f"unprepared {self.gpu.uuid} {self.task.name} {self.task.content_sha256}"
+        return f"unprepared {self.gpu.uuid} {mark_of_task(self.task)}"
 
     def _has_lacked_as_much(self) -> bool:
         """Whether it has lately failed for want of memory, and there is not clearly more now."""

@@ -43,7 +43,7 @@ from .crew import STANDBY, Crew, CrewSpec
 from .discovery import Gpu
 from .gaps import replayed_baselines
 from .lack import end_waiting, is_crowded, lack_is_told, lacks_anyway, needs_more, next_time_alone, note_anyway
-from .marks import COUNT_MAX, mark_of
+from .marks import COUNT_MAX, mark_of, mark_of_task
 from .record import NotReplayable
 from .replay import INPUTS_AT, OUTPUTS_AT, Captured, Replay, Shared
 from .results import result_of
@@ -124,7 +124,8 @@ class GpuSession(Session[Actor]):
     def _open(self) -> None:
         setting, opened_s, laps = self.setting, time.monotonic(), Laps()
         self.is_alone = True
-        self._has_room = self.takes_most or is_crowded(setting.task.name) or is_crowded(mark_of(setting.binary))
+        marks = mark_of_task(setting.task), mark_of(setting.binary)
+        self._has_room = self.takes_most or any(map(is_crowded, marks))
         if self._has_room:
             demand_room(setting.gpu)
         self._somebody_waited = somebody_waits(setting.gpu)
@@ -220,7 +221,7 @@ class GpuSession(Session[Actor]):
 
         Raises Fault, NOISY, if sessions that wait held it: these are ended. Else it is what the task gets on this GPU.
         """
-        found = (self.setting.gpu, self.setting.task.name, lacks)
+        found = (self.setting.gpu, mark_of_task(self.setting.task), lacks)
         if not self._has_room and lacks_anyway(*found, works=works):
             self._fails_anyway = not works
             return
@@ -230,8 +231,8 @@ class GpuSession(Session[Actor]):
 
     def _end_waiting(self, lacks: int = COUNT_MAX) -> None:
         self._has_room = True
-        waited = self._somebody_waited
-        end_waiting(self.setting.gpu, self.setting.task.name, somebody_waited=waited, lacks=lacks)
+        task, waited = mark_of_task(self.setting.task), self._somebody_waited
+        end_waiting(self.setting.gpu, task, somebody_waited=waited, lacks=lacks)
 
     def excuse_lack(self) -> None:
         """Raises Fault, NOISY, if the GPU memory that was lacking was held by sessions that wait for submissions."""
