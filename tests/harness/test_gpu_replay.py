@@ -519,7 +519,7 @@ def replay_of(*, executor: FakeActor | None = None, candidate: FakeActor | None 
         executors=[executor],
         baselines=[FakeActor(*[ANSWER] * 8, *[LATE] * 2)],
         candidates=[candidate or FakeActor()],
-        pages=[SimpleNamespace(words=[0] * 64)],
+        pages=[SimpleNamespace(words=[0] * 64, fd=-1)],
         folder=Path(),
     )
     made = Replay(
@@ -893,6 +893,58 @@ def test_an_empty_call_that_fails_in_an_executor_is_the_submissions_fault(answer
     with pytest.raises(Fault) as caught:
         replay._measure_all()
     assert caught.value.verdict is verdict
+
+
+NO_MEMORY = """Traceback (most recent call last):
+  File "/kbench/child/gpu/executor.py", line 9, in main
+    driver.open()
+benchmarks.harness.child.gpu.driver.DriverError: cuMemHostAlloc: CUDA_ERROR_OUT_OF_MEMORY
+"""
+LOST = NO_MEMORY.replace("CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_INVALID_VALUE")
+
+
+def dead(log: str, *, code: int | None = 1) -> FakeActor:
+    """An executor that has printed `log` and gives no more answers. Without a code it still runs."""
+    actor = FakeActor(ProtocolError("gone") if code else TimeoutError())
+    actor.child.wait, actor.child.log_tail = (lambda _: code), (lambda _: log)
+    actor.open = lambda _: None  # type: ignore[attr-defined]
+    return actor
+
+
+@pytest.mark.parametrize(
+    ("log", "code", "lacks"), [(NO_MEMORY, 1, True), (LOST, 1, False), (NO_MEMORY, None, False), ("", -9, False)]
+)
+def test_an_executor_may_have_died_for_want_of_memory(log: str, code: int | None, *, lacks: bool) -> None:
+    """Else a session that waits for others decides that a kernel is bounded. A log is never shown: it may be forged."""
+    shared: Any = SimpleNamespace(hand=lambda *_: None)
+    replay = replay_of(executor=dead(log, code=code))
+    with pytest.raises(NotReplayable) as opening:
+        replay._open_executors(shared, time.monotonic() + 9.0)
+    assert (str(opening.value), opening.value.lacks_gpu_memory) == ("its device code cannot be loaded", lacks)
+    replay = replay_of(executor=dead(log, code=code))
+    with pytest.raises(NotReplayable, match=r"fails when another process launches it \(no answer\)$") as trying:
+        replay._try("candidate0", 0, 1)
+    assert trying.value.lacks_gpu_memory is lacks
+
+
+@pytest.mark.parametrize(
+    ("executor", "lacks"),
+    [
+        (dead(NO_MEMORY), True),
+        (dead(LOST), False),
+        (FakeActor({"error": "CUDA_ERROR_OUT_OF_MEMORY"}), True),
+        (FakeActor({"error": "CUDA_ERROR_LAUNCH_FAILED"}), False),
+    ],
+)
+def test_an_empty_call_that_finds_no_memory_has_the_same_verdict_unless_sessions_held_it(
+    executor: FakeActor, *, lacks: bool
+) -> None:
+    """What decides whether it is judged again may come from the submission, so no verdict follows from it."""
+    replay = replay_of(executor=executor)
+    replay.crew.baselines = [FakeActor(*[ANSWER] * 25)]  # type: ignore[list-item]
+    with pytest.raises(Fault) as caught:
+        replay._measure_all()
+    assert (caught.value.verdict, caught.value.lacks_gpu_memory) == (Verdict.RUNTIME_ERROR, lacks)
 
 
 def test_where_empty_calls_of_an_executor_are_late_those_of_the_baseline_count() -> None:
