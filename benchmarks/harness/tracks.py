@@ -407,7 +407,7 @@ class GpuTrack(Track):
     def baseline_gap(self, results: Sequence[ConfigReport]) -> dict[str, float]:
         """Empty if nothing is known of it: the baselines were replayed, or could not be."""
         is_replayed = self.timing_trust == "replayed"
-        return {} if is_replayed else scoring.baseline_gap(results, self._opened().replayed_baselines_us)
+        return {} if is_replayed else scoring.baseline_gap(results, self._opened().replayed_baselines)
 
     def energy(self, session: Session[Any], results: Sequence[ConfigReport]) -> tuple[tuple[ConfigReport, ...], str]:
         return gpu_energy(self._opened(), results)

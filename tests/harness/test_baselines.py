@@ -13,14 +13,18 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import torch
 
 from benchmarks.harness import default_rules, default_suites, find_task
+from benchmarks.harness.child.gpu import baseline
+from benchmarks.harness.child.gpu.cuda_accelerator import CudaAccelerator
+from benchmarks.harness.child.gpu.host_accelerator import HostAccelerator
 from benchmarks.harness.errors import LacksMemory
 from benchmarks.harness.gpu import baselines as of_gpus
 from benchmarks.harness.gpu import marks
 from benchmarks.harness.gpu.baselines import GpuPreparation
 from benchmarks.harness.gpu.discovery import Gpu
-from benchmarks.harness.measuring.baselines import CpuPreparation, Preparation
+from benchmarks.harness.measuring.baselines import LEFT_OUT, CpuPreparation, Preparation
 from benchmarks.harness.sandbox import deadlines
 from benchmarks.harness.sandbox.crowd import TreeWork, end_tree, work_of
 from benchmarks.harness.source import NOBODY, Paths
@@ -104,6 +108,7 @@ class Preparing(GpuPreparation):
 
     outcomes: list[list[str | None]]
     started: list[list[int]]
+    room: tuple[int, int] | tuple[()] = ()
 
     @contextmanager
     def _child(self, cache: Path, log: Path, *, wanted: list[int], instead: str = "") -> Iterator[Any]:
@@ -112,18 +117,18 @@ class Preparing(GpuPreparation):
         for number in wanted:
             outcomes = self.outcomes[number]
             problem = outcomes.pop(0) if len(outcomes) > 1 else outcomes[0]
-            messages += [{"compiling": number}, {"compiled": number, "problem": problem}]
-        yield iter([*messages, {"prepared": True}])
+            messages += [{"compiling": number}, {"compiled": number, "problem": problem, "room": self.room}]
+        told = iter([*messages, {"prepared": True}])
+        works = SimpleNamespace(work=lambda: TreeWork(0.0, is_ready=True))
+        yield SimpleNamespace(child=works, receive=lambda _: next(told))
 
-    def _receive(self, child: Any, timeout_s: float) -> dict[str, Any]:
-        return cast(dict[str, Any], next(child))
 
-
-def preparing(*outcomes: list[str | None]) -> Preparing:
+def preparing(*outcomes: list[str | None], room: tuple[int, int] | tuple[()] = (), **more: Any) -> Preparing:
+    """`room` is what each child tells of the memory that it had."""
     task = find_task(default_suites(), "mnist_linear_relu/forward")
-    configs = task.configs_for("cuda")[: len(outcomes)]
-    made = Preparing(task=task, configs=configs, rules=default_rules(), watcher=NOBODY, gpu=STAND_IN, bytecode=None)
-    made.outcomes, made.started = list(outcomes), []
+    configs, rules = task.configs_for("cuda")[: len(outcomes)], default_rules()
+    made = Preparing(task=task, configs=configs, rules=rules, watcher=NOBODY, gpu=STAND_IN, bytecode=None, **more)
+    made.outcomes, made.started, made.room = list(outcomes), [], room
     return made
 
 
@@ -150,6 +155,64 @@ def test_memory_that_torch_compile_lacked_is_not_kept_as_a_missing_baseline(
     assert again.started == []
     monkeypatch.setattr(marks, "CROWDED_S", 0.0)
     assert again.compiled(own_paths).problems == (None, None)
+
+
+@pytest.mark.parametrize(("now_bytes", "tries"), [(3 << 30, False), (4 << 30, True), (None, False)])
+def test_a_lack_of_memory_is_over_when_there_is_clearly_more(
+    own_paths: Paths, monkeypatch: pytest.MonkeyPatch, now_bytes: int | None, *, tries: bool
+) -> None:
+    """Else all submissions of the task that wait end with our error, within seconds each."""
+    asked: list[Gpu] = []
+    monkeypatch.setattr(of_gpus, "demand_room", asked.append)
+    monkeypatch.setattr(of_gpus, "free_bytes", lambda _: now_bytes)
+    with pytest.raises(LacksMemory, match="out of memory"):
+        preparing([NO_MEMORY], room=((3 << 30) - (1 << 20), 8 << 30)).compiled(own_paths)
+    again = preparing([None])
+    with nullcontext() if tries else pytest.raises(LacksMemory, match="less than an hour ago"):
+        assert again.compiled(own_paths).problems == (None,)
+    assert len(again.started) == tries
+    assert asked == [STAND_IN], "memory that sessions hold which wait is free for it"
+
+
+def test_nothing_is_lacking_where_nothing_is_compiled(own_paths: Paths) -> None:
+    """A quick check has no torch.compile, so it starts no process."""
+    with pytest.raises(LacksMemory, match="out of memory"):
+        preparing([NO_MEMORY]).compiled(own_paths)
+    quick = preparing([NO_MEMORY], quick=True)
+    assert quick.compiled(own_paths).problems == (LEFT_OUT,)
+    assert quick.started == []
+
+
+@pytest.mark.parametrize("free_bytes", [7 << 30, (7 << 30) - 1])
+def test_a_baseline_that_is_too_large_for_the_whole_gpu_is_a_missing_one(own_paths: Paths, free_bytes: int) -> None:
+    """Eager may fit, and the task would have no full judging at all. One eighth may be contexts of the judge."""
+    made = preparing([None], [NO_MEMORY], room=(free_bytes, 8 << 30))
+    if free_bytes < 7 << 30:
+        with pytest.raises(LacksMemory, match="out of memory"):
+            made.compiled(own_paths)
+        return
+    assert made.compiled(own_paths).problems == (None, of_gpus._NEEDS_MORE)
+    assert made.started == [[0, 1], [1]], "the second process had nothing of other configurations"
+    again = preparing([None], [None])
+    assert again.is_ready(own_paths), "it is kept as other problems of torch.compile are"
+
+
+def test_a_process_that_told_nothing_the_second_time_had_no_gpu_for_itself(own_paths: Paths) -> None:
+    made = preparing([NO_MEMORY])
+    made._room = (8 << 30, 8 << 30)
+    with pytest.raises(LacksMemory, match="out of memory"):
+        made.compiled(own_paths)
+
+
+def test_tasks_that_are_prepared_side_by_side_say_nothing_of_a_lack_of_memory(own_paths: Paths) -> None:
+    """They have taken it from each other."""
+    beside = preparing([NO_MEMORY], room=(8 << 30, 8 << 30), in_turns=lambda _: nullcontext())
+    for _ in range(2):
+        with pytest.raises(LacksMemory, match="out of memory"):
+            beside.compiled(own_paths)
+        beside.problems.clear()
+    assert beside.started == [[0]] * 4
+    assert preparing([None]).compiled(own_paths).problems == (None,), "no note is left for a judging"
 
 
 def test_memory_that_other_configurations_kept_costs_no_baseline(own_paths: Paths) -> None:
@@ -189,3 +252,29 @@ def test_whoever_takes_its_turn_on_the_gpu_gets_the_memory_of_sessions_that_wait
     child: Any = SimpleNamespace(link=SimpleNamespace(send=lambda **_: None))
     assert made._receive(child, 9.0) == {"problem": None}
     assert asked == [STAND_IN] * 2
+
+
+def test_a_gpu_that_has_failed_tells_nothing_of_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What failed is then still told as the problem of its configuration."""
+    device = object.__new__(CudaAccelerator)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (5, 9))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 2)
+    assert device.room() == (7, 9)
+
+    def failing() -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", failing)
+    assert device.room() == ()
+    assert HostAccelerator().room() == ()
+
+
+def test_inputs_that_do_not_fit_are_the_answer_about_their_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process that compiles goes on with the next one."""
+
+    def drawn(*_: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 200.00 GiB.")
+
+    monkeypatch.setattr(baseline, "drawn_tensors", drawn)
+    problem = baseline._try_compile(cast(Any, None), {}, HostAccelerator())
+    assert problem == "OutOfMemoryError: CUDA out of memory. Tried to allocate 200.00 GiB."

@@ -1,6 +1,10 @@
 """GPUs as nvidia-smi tells of them, and what NVIDIA's tools print."""
 
+import subprocess
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -41,6 +45,26 @@ def test_kinds_of_other_speed_have_leaderboards_of_their_own(title: str, kind: s
 def test_no_nvidia_smi_means_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discovery.shutil, "which", lambda _: None)
     assert discovery.gpus.__wrapped__() == ()
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [("140000\n", 140000 << 20), ("[N/A]\n", None), ("1\n2\n", None), (subprocess.TimeoutExpired("smi", 60), None)],
+)
+def test_free_memory_is_known_if_the_driver_tells_it(
+    monkeypatch: pytest.MonkeyPatch, answer: str | Exception, found: int | None
+) -> None:
+    def run(argv: list[str], **_: Any) -> SimpleNamespace:
+        assert "--id=GPU-12" in argv
+        if isinstance(answer, Exception):
+            raise answer
+        return SimpleNamespace(stdout=answer)
+
+    monkeypatch.setattr(discovery.shutil, "which", lambda name: name)
+    monkeypatch.setattr(discovery.subprocess, "run", run)
+    gpu = discovery.parse_line(LINE)
+    assert discovery.free_bytes(gpu) == found
+    assert discovery.free_bytes(replace(gpu, accelerator="host")) is None
 
 
 def test_kernels_of_a_profile_have_one_unit() -> None:

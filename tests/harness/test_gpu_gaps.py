@@ -9,7 +9,7 @@ import pytest
 from benchmarks.harness import ConfigReport, Paths, default_rules
 from benchmarks.harness.errors import RefereeError
 from benchmarks.harness.gpu.discovery import Gpu
-from benchmarks.harness.gpu.gaps import replayed_baselines_us
+from benchmarks.harness.gpu.gaps import replayed_baselines
 from benchmarks.harness.gpu.replay import Captured, Replay
 from benchmarks.harness.gpu.session import GpuSession
 from benchmarks.harness.gpu.standing import StandingGpuSession
@@ -17,6 +17,7 @@ from benchmarks.harness.measuring.contestants import CallResult
 from benchmarks.harness.measuring.laps import Laps
 from benchmarks.harness.measuring.session import COMPILE, EAGER
 from benchmarks.harness.protocol import Status
+from benchmarks.harness.scores.scoring import BaselineTimes
 from benchmarks.harness.tracks import CpuTrack, GpuTrack
 
 SHORT, LONG, HIDDEN = (SimpleNamespace(key=key, hidden=key == "hidden") for key in ("short", "long", "hidden"))
@@ -49,13 +50,13 @@ class Baselines:
         return CallResult(Status.OK, wall_us=time_us + 2.0, resume_us=0.0, event_us=time_us, throttled=reasons)
 
 
-def measured(baselines: Baselines) -> dict[str, float]:
-    return replayed_baselines_us(baselines, baselines.fill, [[EAGER, COMPILE], [EAGER], [EAGER]])  # type: ignore[arg-type]
+def measured(baselines: Baselines) -> dict[str, BaselineTimes]:
+    return replayed_baselines(baselines, baselines.fill, [[EAGER, COMPILE], [EAGER], [EAGER]])  # type: ignore[arg-type]
 
 
-def test_the_stronger_baseline_of_each_visible_configuration_is_measured_five_times_or_once_if_it_is_long() -> None:
+def test_the_baselines_of_each_visible_configuration_are_measured_five_times_or_once_if_it_is_long() -> None:
     baselines = Baselines({(0, EAGER): 9.0, (0, COMPILE): 7.0, (1, EAGER): 300.0})
-    assert measured(baselines) == {"short": 7.0, "long": 300.0}
+    assert measured(baselines) == {"short": (9.0, 7.0), "long": (300.0, None)}
     counts = dict.fromkeys(baselines.times_us, 0)
     for config, _, function in baselines.made:
         counts[config, function] += 1
@@ -65,15 +66,15 @@ def test_the_stronger_baseline_of_each_visible_configuration_is_measured_five_ti
 
 def test_a_first_call_that_is_long_for_another_reason_hides_no_gap() -> None:
     baselines = Baselines({(0, EAGER): [5000.0, 8.0, 8.5, 9.0, 8.0, 8.2], (0, COMPILE): 20.0, (1, EAGER): 300.0})
-    assert measured(baselines)["short"] == 8.2
+    assert measured(baselines)["short"].eager_us == 8.2
 
 
 def test_calls_during_which_the_clocks_were_lowered_are_no_reason_to_fail() -> None:
     plain = {(0, COMPILE): 20.0, (1, EAGER): 300.0}
     few = Baselines({(0, EAGER): [90.0, 80.0, *[8.0] * 4], **plain}, throttled=3)
-    assert measured(few)["short"] == 8.0
+    assert measured(few)["short"].eager_us == 8.0
     always = Baselines({(0, EAGER): 9.0, **plain}, throttled=99)
-    assert measured(always)["short"] == 9.0
+    assert measured(always)["short"].eager_us == 9.0
 
 
 def test_a_baseline_that_fails_is_our_fault() -> None:
@@ -111,7 +112,7 @@ def test_it_is_measured_before_the_submission_is_loaded_but_not_in_control_runs_
     monkeypatch.setattr(Replay, "call", lambda *_, **__: quick)
     laps = Laps()
     GpuSession._capture_baselines(own, laps)
-    assert own._captured.replayed_us == ({"short": 8.0} if is_measured else {})
+    assert own._captured.replayed == ({"short": (8.0, None)} if is_measured else {})
     assert ("baselines_timed" in laps.seconds) is is_measured
     assert own.replay is not None
 
@@ -123,9 +124,12 @@ def test_baselines_that_take_2_us_longer_when_they_are_launched_one_by_one_leave
     rules = default_rules()
     track = GpuTrack(Gpu("cuda:0", "NVIDIA H200", "GPU-a", "580.1", 8 << 30, "sm_90", ()), rules, Paths(tmp_path))
     track.timing_trust = trust
-    track._session = SimpleNamespace(replayed_baselines_us={"short": 8.0})  # type: ignore[assignment]
+    track._session = SimpleNamespace(replayed_baselines={"short": BaselineTimes(9.0, 8.0)})  # type: ignore[assignment]
     results = [ConfigReport("short", "single", eager_us=10.0, compile_us=12.0), ConfigReport("other", "single")]
     assert track.baseline_gap(results) == pytest.approx(shares)
+    wrong = [ConfigReport("short", "single", eager_us=10.0), ConfigReport("other", "single", compile_us=12.0)]
+    gap = {"short": 0.9} if shares else {}
+    assert track.baseline_gap(wrong) == pytest.approx(gap), "a torch.compile that is wrong has no time in the judging"
     assert CpuTrack(rules, Paths(tmp_path)).baseline_gap(results) == {}
 
 

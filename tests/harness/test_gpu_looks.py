@@ -25,6 +25,7 @@ from benchmarks.harness.errors import ChildSurvived, LacksMemory, NotAwake, Refe
 from benchmarks.harness.gpu import lack, room, standing
 from benchmarks.harness.gpu.crew import Crew, Spare
 from benchmarks.harness.gpu.discovery import Gpu
+from benchmarks.harness.gpu.marks import mark_of_task
 from benchmarks.harness.gpu.record import NotReplayable
 from benchmarks.harness.gpu.replay import Replay
 from benchmarks.harness.gpu.room import PLACES, MemoryPlace, demand_room
@@ -164,7 +165,7 @@ def test_a_session_whose_baselines_lacked_memory_ends(looks: Looks, monkeypatch:
             report = looks.judge(RIGHT)
             assert report.verdict is Verdict.PASS
             assert why in report.environment["judged_alone"]
-    assert not lack.is_crowded(TASK.name), "others may keep one"
+    assert not lack.is_crowded(mark_of_task(SMALL)), "others may keep one"
     monkeypatch.setattr(standing, "CROWDED_S", 0.0)
     assert looks.judge(RIGHT).verdict is Verdict.PASS
     assert kept(looks).visits == 1, "started anew"

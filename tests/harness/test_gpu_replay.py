@@ -26,7 +26,7 @@ from benchmarks.harness.child.gpu.launches import program
 from benchmarks.harness.child.gpu.replayer import Replayer, count_lacks
 from benchmarks.harness.errors import RefereeError
 from benchmarks.harness.gpu import recording as recording_module
-from benchmarks.harness.gpu.gaps import replayed_baselines_us
+from benchmarks.harness.gpu.gaps import replayed_baselines
 from benchmarks.harness.gpu.record import NotReplayable, RecordedCall
 from benchmarks.harness.gpu.recording import CallRecording
 from benchmarks.harness.gpu.replay import Burn, Captured, Replay
@@ -519,7 +519,7 @@ def replay_of(*, executor: FakeActor | None = None, candidate: FakeActor | None 
         executors=[executor],
         baselines=[FakeActor(*[ANSWER] * 8, *[LATE] * 2)],
         candidates=[candidate or FakeActor()],
-        pages=[SimpleNamespace(words=[0] * 64)],
+        pages=[SimpleNamespace(words=[0] * 64, fd=-1)],
         folder=Path(),
     )
     made = Replay(
@@ -895,6 +895,58 @@ def test_an_empty_call_that_fails_in_an_executor_is_the_submissions_fault(answer
     assert caught.value.verdict is verdict
 
 
+NO_MEMORY = """Traceback (most recent call last):
+  File "/kbench/child/gpu/executor.py", line 9, in main
+    driver.open()
+benchmarks.harness.child.gpu.driver.DriverError: cuMemHostAlloc: CUDA_ERROR_OUT_OF_MEMORY
+"""
+LOST = NO_MEMORY.replace("CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_INVALID_VALUE")
+
+
+def dead(log: str, *, code: int | None = 1) -> FakeActor:
+    """An executor that has printed `log` and gives no more answers. Without a code it still runs."""
+    actor = FakeActor(ProtocolError("gone") if code else TimeoutError())
+    actor.child.wait, actor.child.log_tail = (lambda _: code), (lambda _: log)
+    actor.open = lambda _: None  # type: ignore[attr-defined]
+    return actor
+
+
+@pytest.mark.parametrize(
+    ("log", "code", "lacks"), [(NO_MEMORY, 1, True), (LOST, 1, False), (NO_MEMORY, None, False), ("", -9, False)]
+)
+def test_an_executor_may_have_died_for_want_of_memory(log: str, code: int | None, *, lacks: bool) -> None:
+    """Else a session that waits for others decides that a kernel is bounded. A log is never shown: it may be forged."""
+    shared: Any = SimpleNamespace(hand=lambda *_: None)
+    replay = replay_of(executor=dead(log, code=code))
+    with pytest.raises(NotReplayable) as opening:
+        replay._open_executors(shared, time.monotonic() + 9.0)
+    assert (str(opening.value), opening.value.lacks_gpu_memory) == ("its device code cannot be loaded", lacks)
+    replay = replay_of(executor=dead(log, code=code))
+    with pytest.raises(NotReplayable, match=r"fails when another process launches it \(no answer\)$") as trying:
+        replay._try("candidate0", 0, 1)
+    assert trying.value.lacks_gpu_memory is lacks
+
+
+@pytest.mark.parametrize(
+    ("executor", "lacks"),
+    [
+        (dead(NO_MEMORY), True),
+        (dead(LOST), False),
+        (FakeActor({"error": "CUDA_ERROR_OUT_OF_MEMORY"}), True),
+        (FakeActor({"error": "CUDA_ERROR_LAUNCH_FAILED"}), False),
+    ],
+)
+def test_an_empty_call_that_finds_no_memory_has_the_same_verdict_unless_sessions_held_it(
+    executor: FakeActor, *, lacks: bool
+) -> None:
+    """What decides whether it is judged again may come from the submission, so no verdict follows from it."""
+    replay = replay_of(executor=executor)
+    replay.crew.baselines = [FakeActor(*[ANSWER] * 25)]  # type: ignore[list-item]
+    with pytest.raises(Fault) as caught:
+        replay._measure_all()
+    assert (caught.value.verdict, caught.value.lacks_gpu_memory) == (Verdict.RUNTIME_ERROR, lacks)
+
+
 def test_where_empty_calls_of_an_executor_are_late_those_of_the_baseline_count() -> None:
     replay = replay_of(executor=FakeActor(*[LATE] * 100), candidate=FakeActor())
     replay.crew.baselines = [FakeActor(*[{**ANSWER, "call_us": 3.0}] * 25)]  # type: ignore[list-item]
@@ -1027,7 +1079,7 @@ def test_baselines_are_timed_when_they_are_replayed_by_the_clock_of_all_replayed
     replay = replay_of()
     answers = [ANSWER, *[{**ANSWER, "call_us": call_us} for call_us in (9.0, 7.0, 8.0, 30.0, 8.0)]]
     replay.crew.baselines = [FakeActor(*answers)]  # type: ignore[list-item]
-    assert replayed_baselines_us(replay, lambda _: 0, [[0]]) == {replay.configs[0].key: 6.0}
+    assert replayed_baselines(replay, lambda _: 0, [[0]]) == {replay.configs[0].key: (6.0, None)}
     assert replay.gaps_us() == {}, "a report tells of the calls of the judging"
     assert not replay.drawn, "an empty call takes 2 µs, and nobody needs other values"  # type: ignore[attr-defined]
 

@@ -23,7 +23,7 @@ from benchmarks.harness.gpu import lack, marks
 from benchmarks.harness.gpu.crew import STANDBY, Crew, Standby
 from benchmarks.harness.gpu.discovery import Gpu
 from benchmarks.harness.gpu.lack import is_crowded, lack_is_told
-from benchmarks.harness.gpu.marks import mark_of
+from benchmarks.harness.gpu.marks import mark_of, mark_of_task
 from benchmarks.harness.gpu.record import NotReplayable
 from benchmarks.harness.gpu.recording import not_replayable
 from benchmarks.harness.gpu.replay import Captured, Replay
@@ -498,7 +498,7 @@ def test_memory_that_baselines_lack_before_the_submission_is_loaded_is_taken_fro
     assert not is_noisy or raised.value.verdict is Verdict.NOISY
     assert len(asked) == (lacked and not takes_most)
     assert own._lacked_before == lacked, "later it is the submission's fault if there are more"
-    assert is_crowded(session.setting.task.name) is is_noisy, "the next judging ends them first"
+    assert is_crowded(mark_of_task(session.setting.task)) is is_noisy, "the next judging ends them first"
 
 
 @pytest.mark.usefixtures("own_marks")
@@ -510,9 +510,31 @@ def test_a_task_or_a_file_that_lacked_memory_gets_it_from_the_start(
     session = opened.session(RIGHT)
     monkeypatch.setattr("benchmarks.harness.gpu.session.demand_room", asked.append)
     if crowded:
-        lack.note_crowded(mark_of(session.setting.binary) if of_file else session.setting.task.name)
+        setting = session.setting
+        lack.note_crowded(mark_of(setting.binary) if of_file else mark_of_task(setting.task))
     with session:
         assert len(asked) == demanded
+
+
+@pytest.mark.usefixtures("own_marks")
+@pytest.mark.parametrize("change", [{"suite": "imported"}, {"version": 99}, {"reference_source": "import torch"}])
+def test_a_task_of_the_same_name_ends_no_session_for_another(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    """Anybody may have a task imported, with any name and of any size."""
+    asked: list[Gpu] = []
+    monkeypatch.setattr(lack, "demand_room", lambda gpu: asked.append(gpu) is None)
+    monkeypatch.setattr("benchmarks.harness.gpu.session.demand_room", asked.append)
+    huge = opened.session(RIGHT)
+    huge.setting = replace(huge.setting, task=replace(huge.setting.task, **change))
+    huge.is_alone = True
+    with pytest.raises(Fault, match="held memory"):
+        huge._make_room_for_baselines(1, works=False)
+    assert len(asked) == 1
+    assert is_crowded(mark_of_task(huge.setting.task))
+    with opened.session(RIGHT):
+        assert len(asked) == 1
+    assert not lack.lacks_anyway(STAND_IN, mark_of_task(opened.task), 1, works=False)
 
 
 @pytest.mark.usefixtures("own_marks")
@@ -532,7 +554,7 @@ def test_nobody_ends_for_a_task_that_lacks_memory_without_sessions_as_well(
 
     with pytest.raises(Fault, match="held memory"):
         judged(beside, works=False, has_room=False)
-    task = opened.task.name
+    task = mark_of_task(opened.task)
     assert is_crowded(task)
     judged(2, works=True, has_room=True)
     assert is_crowded(task) is (beside > 2), "it was for those sessions if it lacks less without them"
@@ -592,7 +614,7 @@ def test_what_a_submission_says_of_memory_ends_no_session(
     with pytest.raises(Fault, match="held memory that was needed") if is_noisy else nullcontext():
         session.excuse_lack()
     assert len(asked) == ended
-    assert is_crowded(session.setting.task.name) is is_alone
+    assert is_crowded(mark_of_task(session.setting.task)) is is_alone
     assert is_crowded(mark_of(session.setting.binary)) is (is_noisy and not is_alone)
 
 

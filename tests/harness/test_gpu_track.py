@@ -32,11 +32,13 @@ from benchmarks.harness.errors import ChildSurvived, NotAwake, RefereeError, Sup
 from benchmarks.harness.gpu import lack, warming
 from benchmarks.harness.gpu.crew import Crew
 from benchmarks.harness.gpu.discovery import Gpu
+from benchmarks.harness.gpu.marks import mark_of_task
 from benchmarks.harness.gpu.session import GpuSession
 from benchmarks.harness.measuring.calls import Judging
 from benchmarks.harness.measuring.contestants import CallResult
 from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.sandbox.isolation import Child
+from benchmarks.harness.scores.scoring import BaselineTimes
 from benchmarks.harness.tasks.spec import TaskSpec
 from tests.warm import one_of_each_group
 
@@ -103,7 +105,7 @@ def test_replayed_baselines_that_are_shorter_lower_the_intervals_of_a_bounded_ju
     task: TaskSpec, rules: Rules, paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = [item.key for item in task.configs_for("cuda") if not item.hidden]
-    monkeypatch.setattr(GpuSession, "replayed_baselines_us", dict.fromkeys(shown, 1e-3))
+    monkeypatch.setattr(GpuSession, "replayed_baselines", dict.fromkeys(shown, BaselineTimes(1e-3)))
     report = judged(RIGHT, task, rules, paths)
     assert report.score is not None, report.reason
     shares = report.environment["baseline_gap"]
@@ -168,6 +170,17 @@ def test_who_prepares_has_the_gpu_in_turns(
     assert json.loads(ready.read_text()) == {"problems": [None]}
     assert prepare_side_by_side(few, patient, own, device="host:0") < 1
     assert len(turns) == 4
+
+
+def test_a_task_that_is_too_large_for_the_gpu_is_nobodys_fault(
+    task: TaskSpec, rules: Rules, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An exception would leave the worker in doubt, which would repeat its self-test for each submission."""
+    small = replace(STAND_IN, memory_bytes=1 << 20)
+    monkeypatch.setattr(tracks, "gpus", lambda: (small,))
+    report = judged(RIGHT, task, rules, paths)
+    assert report.verdict is Verdict.INTERNAL_ERROR
+    assert report.reason.startswith("the task is too large for this GPU: a judging of it takes at least")
 
 
 def test_wrong_values_are_found(task: TaskSpec, rules: Rules, paths: Paths) -> None:
@@ -371,7 +384,7 @@ def test_a_process_of_ours_that_finds_no_memory_is_started_again_when_those_that
     monkeypatch.setattr(lack, "demand_room", lambda _: somebody_waits)
     if somebody_waits:
         assert judged(RIGHT, task, rules, paths).verdict is Verdict.NOISY
-        assert lack.is_crowded(task.name), "the next judging ends them first"
+        assert lack.is_crowded(mark_of_task(task)), "the next judging ends them first"
     else:
         with pytest.raises(NotAwake):
             judged(RIGHT, task, rules, paths)

@@ -117,20 +117,35 @@ def test_what_breaks_off_before_the_file_is_loaded_is_not_its_fault(
     assert made == ["session"]
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        LacksMemory("torch.compile found too little GPU memory", log="much that it printed"),
+        RefereeError("preparing baselines failed: torch.OutOfMemoryError: CUDA out of memory.", log="all it printed"),
+    ],
+)
 def test_baselines_that_lack_gpu_memory_while_they_are_prepared_blame_nobody(
-    report: Report, paths: Paths, monkeypatch: pytest.MonkeyPatch
+    report: Report, paths: Paths, monkeypatch: pytest.MonkeyPatch, error: RefereeError
 ) -> None:
     """Nor is the worker taken out of service: another task may fit."""
 
     def lacking(*_: Any) -> None:
-        raise LacksMemory("torch.compile found too little GPU memory", log="much that it printed")
+        raise error
 
     monkeypatch.setattr(CpuPreparation, "compiled", lacking)
     found = judge(Source(KERNEL, "cpp"), TASK, RULES, paths, quick=True)
-    assert (found.verdict, found.reason) == (
-        Verdict.INTERNAL_ERROR,
-        "torch.compile found too little GPU memory",
-    )
+    assert (found.verdict, found.reason) == (Verdict.INTERNAL_ERROR, error.reason)
+
+
+def test_baselines_that_cannot_be_prepared_for_another_reason_are_our_fault(
+    report: Report, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: Any) -> None:
+        raise RefereeError("preparing baselines did not answer", log="CUDA out of memory")
+
+    monkeypatch.setattr(CpuPreparation, "compiled", failing)
+    with pytest.raises(RefereeError, match="did not answer"):
+        judge(Source(KERNEL, "cpp"), TASK, RULES, paths, quick=True)
 
 
 @pytest.fixture

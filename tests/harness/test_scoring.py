@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks.harness import ConfigReport, Score, default_rules, sol_score
 from benchmarks.harness.scores import scoring
+from benchmarks.harness.scores.scoring import BaselineTimes
 from benchmarks.harness.scores.stats import PairedTimes
 
 RULES = default_rules()
@@ -101,9 +102,20 @@ def test_a_machine_on_which_the_baselines_scatter_as_well_is_noisy() -> None:
 def test_replayed_baselines_are_told_as_shares_of_the_stronger_one_and_never_above_one() -> None:
     _, results = scored(a=times(10, 20, 16), b=times(10, 40), c=times(10, 30))
     hidden = ConfigReport("hidden 1", "hidden", correct=True)
-    gap = scoring.baseline_gap([*results, hidden], {"a": 14.0, "b": 41.0})
+    gap = scoring.baseline_gap([*results, hidden], {"a": BaselineTimes(19.0, 14.0), "b": BaselineTimes(41.0)})
     assert gap == {"a": pytest.approx(14 / 16, abs=2e-3), "b": 1.0}
     assert all(share == round(share, 4) for share in gap.values())
+
+
+def test_a_replayed_baseline_that_does_not_count_in_the_judging_lowers_no_interval() -> None:
+    """torch.compile takes 10 µs instead of eager's 30, and its results are wrong."""
+    score, results = scored(a=times(15, 30))
+    gap = scoring.baseline_gap(results, {"a": BaselineTimes(29.4, 10.0)})
+    assert gap == {"a": pytest.approx(0.98, abs=2e-3)}
+    low, _ = scoring.lowered(score, results, {"a": times(15, 30)}, gap)
+    assert low.ci95[0] > 1.85
+    without = scoring.baseline_gap(results, {"a": BaselineTimes(None, 10.0)})
+    assert without == {}
 
 
 def test_with_shorter_baselines_the_lower_ends_fall_and_nothing_else_changes() -> None:

@@ -13,19 +13,23 @@ from ..measuring.contestants import Actor
 from ..measuring.faults import first_line, may_lack_gpu_memory
 from ..measuring.memory import describe, overlay
 from ..source import Paths
+from .capacity import is_clearly_more, is_nearly_all
 from .crew import gpu_filter, on_gpu
-from .discovery import Gpu
-from .marks import note, noted
+from .discovery import Gpu, free_bytes
+from .marks import COUNT_MAX, mark_of_task, note, noted
 from .room import demand_room
 
 _TOO_LITTLE = "torch.compile found too little GPU memory for its baseline"
+_NEEDS_MORE = "it needs more memory than this GPU has"
+_MIB = 1 << 20
 _TUNING = "cold calls, queued ahead"  # how kernels of torch.compile are chosen; what was built otherwise is built again
 
 
 @dataclass(kw_only=True)
 class GpuPreparation(Preparation):
     """With `in_turns`, a lock of the GPU, several may compile side by side, and each has the GPU to itself when it
-    needs it. The memory of the GPU is not shared out: for a machine that judges nothing meanwhile.
+    needs it. The memory of the GPU is not shared out: for a machine that judges nothing meanwhile. Too little of it
+    says nothing about the task then.
     """
 
     gpu: Gpu
@@ -33,6 +37,7 @@ class GpuPreparation(Preparation):
     in_turns: MachineLock | None = None
     _turn: ExitStack = field(default_factory=ExitStack, init=False)
     _has_turn: bool = field(default=False, init=False)
+    _room: tuple[int, int] | None = field(default=None, init=False)  # as the last child told it
 
     @property
     def machine(self) -> tuple[str, ...]:
@@ -48,20 +53,42 @@ class GpuPreparation(Preparation):
     def _compile(self, cache: Path, log: Path) -> None:
         """What found too little memory is compiled once more in a process of its own. Raises LacksMemory.
 
-        Another program may hold the memory, so nothing is kept of it, and it is tried again after an hour.
+        If that had nearly all memory of the GPU, its configuration has no torch.compile here. Else another program may
+        hold the memory, so nothing is kept of it, and it is tried again after an hour, or when there is clearly more.
         """
-        name = f"unprepared {self.gpu.uuid} {self.task.name} {self.task.content_sha256}"
-        if noted(name):
+        if len(self.problems) < len(self.configs) and self.in_turns is None and self._has_lacked_as_much():
             raise LacksMemory(f"{_TOO_LITTLE} less than an hour ago")
         super()._compile(cache, log)
         for number in [number for number, problem in self.problems.items() if problem and self._lacks_memory(problem)]:
             del self.problems[number]
+            self._room = None
             super()._compile(cache, log)
             problem = self.problems[number]
             if problem and self._lacks_memory(problem):
-                del self.problems[number]
-                note(name)
-                raise LacksMemory(f"{_TOO_LITTLE} ({self.configs[number].key}): {first_line(problem)}")
+                self._explain_lack(number, problem)
+
+    @property
+    def _mark(self) -> str:
+        return f"unprepared {self.gpu.uuid} {mark_of_task(self.task)}"
+
+    def _has_lacked_as_much(self) -> bool:
+        """Whether it has lately failed for want of memory, and there is not clearly more now."""
+        lacked_mib = noted(self._mark)
+        if not lacked_mib:
+            return False
+        demand_room(self.gpu)  # as for what failed
+        now_bytes = free_bytes(self.gpu)
+        return now_bytes is None or not is_clearly_more(now_bytes, lacked_mib * _MIB, self.gpu.memory_bytes)
+
+    def _explain_lack(self, number: int, problem: str) -> None:
+        """Raises LacksMemory, with a note for later judgings, unless the process had the GPU's memory for itself."""
+        if self.in_turns is None and self._room is not None and is_nearly_all(*self._room):
+            self.problems[number] = _NEEDS_MORE
+            return
+        del self.problems[number]
+        if self.in_turns is None:
+            note(self._mark, COUNT_MAX if self._room is None else max(1, self._room[0] // _MIB))
+        raise LacksMemory(f"{_TOO_LITTLE} ({self.configs[number].key}): {first_line(problem)}")
 
     def start(self, cache: Path, log: Path, *, wanted: list[int], instead: str = "") -> Actor:
         if wanted:  # torch.compile tries kernels at full size; an errand needs little, and a session may be open
@@ -91,6 +118,9 @@ class GpuPreparation(Preparation):
         while True:
             began_s = time.monotonic()
             message = super()._receive(child, timeout_s)
+            if message.get("room"):
+                free, total = message["room"]
+                self._room = (int(free), int(total))
             if self.in_turns is None or "gpu" not in message:
                 return message
             timeout_s -= time.monotonic() - began_s

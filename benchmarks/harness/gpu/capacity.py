@@ -3,7 +3,8 @@
 Not covered: memory that a submission takes beside its arena.
 """
 
-from ..errors import TaskError
+from ..measuring.faults import Fault
+from ..report import Verdict
 from ..rules import GpuRules
 from ..tasks.spec import Config
 
@@ -12,6 +13,8 @@ _LEAST_RESULTS = 2  # in an arena: those of a call, and as much again for what i
 _REFEREE_CALLS = 8  # values, snapshots, and the reference in float64, in sizes of a call
 _REFEREE_SHARE = 3  # of the memory, at most, for them
 _CONTEXTS_BYTES, _CONTEXTS_SHARE = 8 << 30, 16  # of all processes
+_AWAKE_SHARE = 8  # of the memory, at most, for contexts of processes that wait for their first submission
+_CLEARLY_SHARE = 16  # of the memory: more than a context takes
 _OFFSETS_MAX = 5000  # of tensors that one message can name
 WAITING_SHARE = 0.35  # of the memory, at most, for all sessions that wait for submissions, without their contexts
 
@@ -33,12 +36,12 @@ def arena_bytes(
 ) -> int:
     """The size of each contestant's arena: `wanted_bytes`, or less where the GPU has less for each.
 
-    Half of what is left over stays free for what contestants take beside their arenas. Raises TaskError where the GPU
-    is too small for the task.
+    Half of what is left over stays free for what contestants take beside their arenas. Raises Fault, INTERNAL_ERROR,
+    where the GPU is too small for the task: neither submission nor worker is to blame.
     """
     least = judging_bytes(input_bytes, result_bytes, memory_bytes, contestants)
     if least > memory_bytes:
-        raise TaskError(f"too large for this GPU: {told(least, memory_bytes)}")
+        raise Fault(Verdict.INTERNAL_ERROR, f"the task is too large for this GPU: {told(least, memory_bytes)}")
     return min(wanted_bytes, _LEAST_RESULTS * result_bytes + (memory_bytes - least) // (2 * contestants))
 
 
@@ -53,6 +56,16 @@ def taken_bytes(
 def takes_most(taken_bytes: int, memory_bytes: int) -> bool:
     """Whether it may not fit beside sessions that wait; so it is wherever arenas are smaller than wanted."""
     return 2 * taken_bytes > memory_bytes
+
+
+def is_nearly_all(free_bytes: int, memory_bytes: int) -> bool:
+    """Whether the rest is no more than contexts of the judge take, some of which wait for their first submission."""
+    return memory_bytes - free_bytes <= min(_CONTEXTS_BYTES, memory_bytes // _AWAKE_SHARE)
+
+
+def is_clearly_more(free_bytes: int, before_bytes: int, memory_bytes: int) -> bool:
+    """Whether so much more memory is free than before that it may be enough now."""
+    return free_bytes >= before_bytes + memory_bytes // _CLEARLY_SHARE
 
 
 def told(needed_bytes: int, memory_bytes: int) -> str:

@@ -64,6 +64,19 @@ def gpus() -> tuple[Gpu, ...]:
     return tuple(parse_line(line) for line in done.stdout.splitlines() if line.strip())
 
 
+def free_bytes(gpu: Gpu) -> int | None:
+    """The memory of `gpu` that nobody takes now; None if the driver does not tell."""
+    program = shutil.which("nvidia-smi")
+    if program is None or gpu.accelerator != "cuda":
+        return None
+    argv = [program, f"--id={gpu.uuid}", "--query-gpu=memory.free", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True)
+        return int(done.stdout) * _MIB
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+
+
 def parse_line(line: str) -> Gpu:
     """One line of nvidia-smi's answer to `_QUERY`."""
     index, uuid, title, driver, memory_mib, bus, capability = (part.strip() for part in line.split(","))

@@ -12,7 +12,9 @@ import numpy as np
 
 from ..errors import RefereeError
 from ..measuring.contestants import CallResult
+from ..measuring.session import COMPILE, EAGER
 from ..protocol import Status
+from ..scores.scoring import BaselineTimes
 from ..scores.stats import median_us
 from .replay import Replay
 
@@ -20,16 +22,17 @@ _CALLS = 5
 _LONG_US = 200.0  # gaps are below 2 % of such a call, so one is enough
 
 
-def replayed_baselines_us(
+def replayed_baselines(
     replay: Replay, fill: Callable[[int], int], wanted: Sequence[Sequence[int]]
-) -> dict[str, float]:
-    """By the key of each visible configuration, the median time in microseconds of its stronger baseline.
+) -> dict[str, BaselineTimes]:
+    """By the key of each visible configuration, the median times of its baselines.
 
-    `wanted` are the baselines' functions of each configuration. Raises RefereeError, and Fault if the host is too busy.
+    Whether their results are right is not known yet. `wanted` are their functions for each configuration. Raises
+    RefereeError, and Fault if the host is too busy.
     """
     configs = enumerate(zip(replay.configs, wanted, strict=True))
     found = {
-        config.key: _stronger_us(replay, fill, number, functions)
+        config.key: _times(replay, fill, number, functions)
         for number, (config, functions) in configs
         if not config.hidden
     }
@@ -37,7 +40,7 @@ def replayed_baselines_us(
     return found
 
 
-def _stronger_us(replay: Replay, fill: Callable[[int], int], number: int, functions: Sequence[int]) -> float:
+def _times(replay: Replay, fill: Callable[[int], int], number: int, functions: Sequence[int]) -> BaselineTimes:
     made: dict[int, list[CallResult]] = {function: [] for function in functions}
     for _ in range(_CALLS):
         short = [function for function, calls in made.items() if not calls or _time_us(calls) <= _LONG_US]
@@ -48,7 +51,8 @@ def _stronger_us(replay: Replay, fill: Callable[[int], int], number: int, functi
             if not made[function]:
                 _called(replay, number, choice, function)  # the first one after a capture may be long, and counts not
             made[function].append(_called(replay, number, choice, function))
-    return min(map(_time_us, made.values()))
+    times_us = {function: _time_us(calls) for function, calls in made.items()}
+    return BaselineTimes(times_us[EAGER], times_us.get(COMPILE))
 
 
 def _called(replay: Replay, number: int, choice: int, function: int) -> CallResult:

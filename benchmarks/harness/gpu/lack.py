@@ -38,12 +38,12 @@ def lacked_memory(error: Exception) -> bool:
 
 
 def is_crowded(name: str) -> bool:
-    """Whether judgings with this mark, a task or `mark_of` a file, have lately lacked memory that sessions held."""
+    """Whether judgings with this mark (`mark_of`, `mark_of_task`) have lately lacked memory that sessions held."""
     return noted(name) > 0
 
 
 def note_crowded(name: str, lacks: int = COUNT_MAX) -> None:
-    """For an hour judgings with this mark end the sessions that others keep; if it is a task, none is kept for it.
+    """For an hour judgings with this mark end the sessions that others keep; if it is a task's, none is kept for it.
 
     `lacks` is how often baselines have lacked memory, where that was counted.
     """

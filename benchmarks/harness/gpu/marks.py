@@ -19,6 +19,7 @@ from pathlib import Path
 
 from ..errors import SupervisorError
 from ..hosts.locks import open_shared, read_shared
+from ..tasks.spec import TaskSpec
 
 CROWDED_S = 3600.0
 _PREFIX = "kbench-crowded-"
@@ -51,6 +52,13 @@ def mark_of(binary: Path) -> str:
     """The name under which a judging of the file `binary` is noted, one of 256. Raises SupervisorError."""
     secret = _secret(Path(tempfile.gettempdir()) / f"{_PREFIX}secret-{os.getuid()}")
     return f"file {hmac.digest(secret, str(binary).encode(), 'sha256')[0]}"
+
+
+def mark_of_task(task: TaskSpec) -> str:
+    """The name under which a judging of `task` is noted. Its suite and content belong to it, as other suites have
+    tasks that are called the same, which may be imported and of any size.
+    """
+    return f"task {task.suite} {task.name} {task.content_sha256}"
 
 
 def _file(name: str) -> str:

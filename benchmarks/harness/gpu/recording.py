@@ -4,8 +4,9 @@ Whatever it answers is hostile. Not covered: what a record may say (`record.py`)
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..measuring.contestants import Actor
 from ..measuring.faults import Fault, death
@@ -102,15 +103,21 @@ class CallRecording:
         return "".join(pieces)
 
 
-def not_replayable(config: Config | None, why: str) -> NotReplayable:
+def not_replayable(config: Config | None, why: str, *, because: str = "") -> NotReplayable:
     """Of a hidden configuration nothing is told that the submission could have chosen, or that shows its sizes.
 
-    Nor of all together (None), when it has met the hidden ones.
+    Nor of all together (None), when it has met the hidden ones. `because` as for NotReplayable, where `why` does not
+    tell it.
     """
     if config is None:
-        return NotReplayable("it does not hand over its device code", because=why)
+        return NotReplayable("it does not hand over its device code", because=because or why)
     told = "it cannot be replayed there" if config.hidden else why
-    return NotReplayable(f"{_shown(config)}: {told}", because=why)
+    return NotReplayable(f"{_shown(config)}: {told}", because=because or why)
+
+
+def failed_of(answer: Mapping[str, Any]) -> str:
+    """What a call in an executor failed of, or the executor died of (`cause_of`)."""
+    return str(answer.get("error") or answer.get("gone"))
 
 
 def _shown(config: Config) -> str:

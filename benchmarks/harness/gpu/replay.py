@@ -19,14 +19,15 @@ from typing import Any
 
 from ..errors import RefereeError
 from ..measuring.contestants import Actor, CallResult
-from ..measuring.faults import Fault, death, failure
+from ..measuring.faults import Fault, death, failure, may_lack_gpu_memory
 from ..measuring.laps import Laps
-from ..measuring.last_words import failed
+from ..measuring.last_words import cause_of, failed
 from ..measuring.memory import Layout
 from ..measuring.session import EAGER, NOTHING, REFEREE_TIMEOUT_S, RefereeProcess, faults_of
 from ..protocol import ProtocolError, Status, Word
 from ..report import Verdict
 from ..sandbox.isolation import inside
+from ..scores.scoring import BaselineTimes
 from ..tasks.spec import Config
 from .crew import Crew
 from .device_code import device_code
@@ -39,7 +40,7 @@ from .record import (
     Span,
     summary,
 )
-from .recording import CallRecording, not_replayable
+from .recording import CallRecording, failed_of, not_replayable
 from .word_times import MEASURED, SAMPLED_MAX_US, Lateness, WordTimes, is_worth, no_longer, surely_us
 
 INPUTS_AT, OUTPUTS_AT = 0x5000_0000_0000, 0x6000_0000_0000
@@ -93,7 +94,7 @@ class Captured:
 
     is_told: bool = False  # that they are to replay
     is_whole: bool = False
-    replayed_us: dict[str, float] = field(default_factory=dict)  # of the stronger one, by visible configuration
+    replayed: dict[str, BaselineTimes] = field(default_factory=dict)  # by visible configuration
 
 
 @dataclass
@@ -285,7 +286,8 @@ class Replay:
                     message = executor.receive(min(REFEREE_TIMEOUT_S, max(0.0, until_s - time.monotonic())))
                 except (TimeoutError, ProtocolError) as error:
                     self._demand_time(until_s)
-                    raise NotReplayable("its device code cannot be loaded") from error
+                    why = "its device code cannot be loaded"
+                    raise NotReplayable(why, because=cause_of(executor.child)) from error
                 if "not_replayable" in message:
                     why, number = str(message["not_replayable"])[:600], message.get("config")
                     why = f"{why}; {_UNSEEN}" if self._is_unseen else why
@@ -329,7 +331,8 @@ class Replay:
             raise not_replayable(config, str(error)) from error
         if "error" in answer or "gone" in answer:
             what = answer.get("error", "no answer")
-            raise not_replayable(config, f"it fails when another process launches it ({what})")
+            why = f"it fails when another process launches it ({what})"
+            raise not_replayable(config, why, because=failed_of(answer))
         if not self.referee.ask("compare", who=who, config=number, number=choice)["ok"]:
             reason = "replayed on fresh values, its results are wrong: they depend on something not recorded"
             raise not_replayable(config, reason)
@@ -362,9 +365,9 @@ class Replay:
         if "tampered" in answer:
             raise Fault(Verdict.TAMPERING, str(answer["tampered"]))
         if "error" in answer or "gone" in answer:
-            raise Fault(
-                Verdict.RUNTIME_ERROR, f"an empty call after its own fails ({answer.get('error', 'no answer')})"
-            )
+            why, lacks = answer.get("error", "no answer"), may_lack_gpu_memory(failed_of(answer))
+            told = f"an empty call after its own fails ({why})"
+            raise Fault(Verdict.RUNTIME_ERROR, told, lacks_gpu_memory=lacks)
         return answer
 
     def _of_judging(self, who: str, *call: Any, compared: bool) -> _Answers:
@@ -458,7 +461,7 @@ class Replay:
             return actor.receive(self.timeout_s if theirs else REFEREE_TIMEOUT_S)
         except (TimeoutError, ProtocolError) as error:
             if theirs:
-                return {"gone": True}
+                return {"gone": cause_of(actor.child)}
             raise failed("a baseline failed", actor.child) from error
 
     def _receive(self, actor: Actor) -> dict[str, Any]:

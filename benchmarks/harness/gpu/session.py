@@ -37,12 +37,13 @@ from ..rules import GpuRules
 from ..sandbox.isolation import inside
 from ..sandbox.outbox import log_end
 from ..sandbox.seccomp import candidate_program, supported
+from ..scores.scoring import BaselineTimes
 from . import capacity
 from .crew import STANDBY, Crew, CrewSpec
 from .discovery import Gpu
-from .gaps import replayed_baselines_us
+from .gaps import replayed_baselines
 from .lack import end_waiting, is_crowded, lack_is_told, lacks_anyway, needs_more, next_time_alone, note_anyway
-from .marks import COUNT_MAX, mark_of
+from .marks import COUNT_MAX, mark_of, mark_of_task
 from .record import NotReplayable
 from .replay import INPUTS_AT, OUTPUTS_AT, Captured, Replay, Shared
 from .results import result_of
@@ -70,7 +71,7 @@ class GpuSetting(Setting):
 
 
 class GpuSession(Session[Actor]):
-    """Contestants on a GPU. Making one raises TaskError where its memory is too small for the task."""
+    """Contestants on a GPU. Making one raises Fault where its memory is too small for the task."""
 
     decoys = False
     wanted_share = 0.3  # calls of a few microseconds scatter, and more steps of them take little time
@@ -123,7 +124,8 @@ class GpuSession(Session[Actor]):
     def _open(self) -> None:
         setting, opened_s, laps = self.setting, time.monotonic(), Laps()
         self.is_alone = True
-        self._has_room = self.takes_most or is_crowded(setting.task.name) or is_crowded(mark_of(setting.binary))
+        marks = mark_of_task(setting.task), mark_of(setting.binary)
+        self._has_room = self.takes_most or any(map(is_crowded, marks))
         if self._has_room:
             demand_room(setting.gpu)
         self._somebody_waited = somebody_waits(setting.gpu)
@@ -199,7 +201,7 @@ class GpuSession(Session[Actor]):
                 works = self._settle_baselines()
             else:
                 if self.measures_gaps and not setting.control:
-                    self._captured.replayed_us = replayed_baselines_us(replay, self.fill, functions)
+                    self._captured.replayed = replayed_baselines(replay, self.fill, functions)
                     laps.end("baselines_timed")
         if setting.control and not self.repeats_replay:
             self.replay = None
@@ -210,16 +212,16 @@ class GpuSession(Session[Actor]):
             raise needs_more(self._needs)  # in the judging the same call would fail again
 
     @property
-    def replayed_baselines_us(self) -> dict[str, float]:
-        """Of the stronger baseline, by visible configuration; empty if they could not be captured."""
-        return self._captured.replayed_us
+    def replayed_baselines(self) -> dict[str, BaselineTimes]:
+        """What they take when they are replayed, by visible configuration; empty if they could not be captured."""
+        return self._captured.replayed
 
     def _make_room_for_baselines(self, lacks: int, *, works: bool) -> None:
         """They found too little memory `lacks` times with nothing of the submission there; with `works` no call failed.
 
         Raises Fault, NOISY, if sessions that wait held it: these are ended. Else it is what the task gets on this GPU.
         """
-        found = (self.setting.gpu, self.setting.task.name, lacks)
+        found = (self.setting.gpu, mark_of_task(self.setting.task), lacks)
         if not self._has_room and lacks_anyway(*found, works=works):
             self._fails_anyway = not works
             return
@@ -229,8 +231,8 @@ class GpuSession(Session[Actor]):
 
     def _end_waiting(self, lacks: int = COUNT_MAX) -> None:
         self._has_room = True
-        waited = self._somebody_waited
-        end_waiting(self.setting.gpu, self.setting.task.name, somebody_waited=waited, lacks=lacks)
+        task, waited = mark_of_task(self.setting.task), self._somebody_waited
+        end_waiting(self.setting.gpu, task, somebody_waited=waited, lacks=lacks)
 
     def excuse_lack(self) -> None:
         """Raises Fault, NOISY, if the GPU memory that was lacking was held by sessions that wait for submissions."""

@@ -24,7 +24,7 @@ from ..sandbox.outbox import discard
 from .capacity import WAITING_SHARE
 from .crew import Crew, Spare
 from .lack import is_crowded
-from .marks import CROWDED_S
+from .marks import CROWDED_S, mark_of_task
 from .replay import Captured
 from .room import PLACES, MemoryPlace
 from .session import PYTHON_SUFFIXES, GpuSession, GpuSetting
@@ -288,7 +288,7 @@ class GpuSessionKeeper:
             self._kept.demand_ended()  # after that look, so that nothing is lost if another one takes its place
         if setting.binary.suffix in PYTHON_SUFFIXES:
             raise NotStanding("the kernels of the submission are compiled in a separate process")
-        if is_crowded(setting.task.name) or (self._kept is not None and self._kept.has_lately_lacked_room):
+        if is_crowded(mark_of_task(setting.task)) or (self._kept is not None and self._kept.has_lately_lacked_room):
             raise NotStanding("the task needs the GPU memory that kept sessions would hold")
         if self._kept is None or not stands:
             self._kept = StandingGpuSession(setting)

@@ -1,9 +1,8 @@
 """The compiled baselines of a task, prepared once per machine where no submission can write, and the machine's peaks.
 
 Only the compilation of baselines is cached; every judging times them again. If torch.compile fails on a configuration
-or takes too long, the reason is stored and eager alone is the baseline there. If it lacks memory of a GPU, nothing is
-stored, since others may have held it. Peaks belong to the machine, not to a
-task, and are measured while nothing else is.
+or takes too long, the reason is stored and eager alone is the baseline there. If it lacks memory of a GPU that others
+may have held, nothing is stored. Peaks belong to the machine, not to a task, and are measured while nothing else is.
 """
 
 import hashlib

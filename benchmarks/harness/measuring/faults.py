@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from ..errors import LacksMemory
+from ..errors import LacksMemory, RefereeError
 from ..protocol import Status
 from ..report import Verdict
 from .contestants import CallResult
@@ -86,11 +86,13 @@ def may_lack_gpu_memory(text: str) -> bool:
 
 @contextmanager
 def lack_in_preparing() -> Iterator[None]:
-    """Raises Fault, INTERNAL_ERROR, in place of LacksMemory: the worker is sound, and other tasks may fit."""
+    """Raises Fault, INTERNAL_ERROR, where a trusted process lacks memory: the worker is sound, other tasks may fit."""
     try:
         yield
-    except LacksMemory as error:
-        raise Fault(Verdict.INTERNAL_ERROR, first_line(error.reason), lacks_gpu_memory=True) from error
+    except RefereeError as error:
+        if isinstance(error, LacksMemory) or may_lack_gpu_memory(error.reason):
+            raise Fault(Verdict.INTERNAL_ERROR, first_line(error.reason), lacks_gpu_memory=True) from error
+        raise
 
 
 def failure(text: str, reason: str, otherwise: Verdict = Verdict.RUNTIME_ERROR) -> Fault:

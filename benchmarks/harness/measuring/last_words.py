@@ -41,6 +41,14 @@ def failed(reason: str, child: Child) -> RefereeError:
     return RefereeError(with_cause(reason, log) if has_ended else reason, log=log)
 
 
+def cause_of(child: Child) -> str:
+    """What a process that has ended died of; empty if it runs or its log does not tell.
+
+    Device code of a submission can print into the log of an executor: nothing may be decided by it in its favour.
+    """
+    return died_of(child.log_tail(_LOG_BYTES)) if child.wait(_ENDS_WITHIN_S) is not None else ""
+
+
 def with_cause(reason: str, log: str) -> str:
     cause = died_of(log)
     return f"{reason}: {cause}" if cause else reason

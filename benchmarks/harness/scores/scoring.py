@@ -10,6 +10,7 @@ import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,6 +20,13 @@ from . import stats
 from .stats import PairedTimes
 
 _LEAST_SHARE = 1e-4  # a lower end is above zero
+
+
+class BaselineTimes(NamedTuple):
+    """Of one configuration. Without torch.compile `compile_us` is None, as in a report."""
+
+    eager_us: float | None
+    compile_us: float | None = None
 
 
 def with_times(result: ConfigReport, times: PairedTimes, floor_us: float | None, rules: Rules) -> ConfigReport:
@@ -96,17 +104,20 @@ def settled(value: Score, times: Mapping[str, PairedTimes], rules: Rules) -> Sco
     return replace(value, speedup=low, ci95=(low, min(high, low * (1 + 2 * limit))))
 
 
-def baseline_gap(results: Sequence[ConfigReport], replayed_us: Mapping[str, float]) -> dict[str, float]:
+def baseline_gap(results: Sequence[ConfigReport], replayed: Mapping[str, BaselineTimes]) -> dict[str, float]:
     """By configuration, the time of the stronger baseline when it is replayed, as a share of its time in the judging.
 
-    `replayed_us` are such times in microseconds; a configuration without one has no share. A share is at most 1. It is
-    rounded as in the report, so that intervals can be computed again from that.
+    Only baselines that have a time in the judging count: a torch.compile whose results are wrong has none. A
+    configuration without any in `replayed` has no share. A share is at most 1. It is rounded as in the report, so that
+    intervals can be computed again from that.
     """
     shares = {}
     for item in results:
-        known_us = [time_us for time_us in (item.eager_us, item.compile_us) if time_us is not None]
-        if known_us and item.key in replayed_us:
-            shares[item.key] = min(1.0, max(_LEAST_SHARE, round(replayed_us[item.key] / min(known_us), 4)))
+        pairs = zip(BaselineTimes(item.eager_us, item.compile_us), replayed.get(item.key, ()), strict=False)
+        known_us = [(now_us, us) for now_us, us in pairs if now_us is not None and us is not None]
+        if known_us:
+            now_us, replayed_us = map(min, zip(*known_us, strict=True))
+            shares[item.key] = min(1.0, max(_LEAST_SHARE, round(replayed_us / now_us, 4)))
     return shares
 
 

@@ -16,6 +16,8 @@ from ...dtypes import DTYPES
 from ..shell import TORCH_DTYPES
 from .sample import SampleRows
 
+MemoryRoom = tuple[int, int] | tuple[()]
+
 
 class Arena:
     """Device memory that several processes share: `data` is all of it as bytes."""
@@ -100,6 +102,10 @@ class Accelerator(Protocol):
 
     def give_back_cached(self) -> None:
         """What torch has freed but kept for later goes back to the arena, so that other sizes can have it."""
+        ...
+
+    def room(self) -> MemoryRoom:
+        """The bytes that are free or torch's in this process, and all of the device; () if nobody knows."""
         ...
 
     def state(self) -> dict[str, Any]:

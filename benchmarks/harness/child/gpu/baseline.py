@@ -110,21 +110,25 @@ def in_turns(link: Link, device: Accelerator) -> Iterator[None]:
 
 
 def _prepare(message: dict[str, Any], eager: Function, device: Accelerator, link: Link) -> None:
-    """Compiles one configuration after the other and says how each went; the supervisor watches the time."""
+    """Compiles one configuration after the other and says how each went; the supervisor watches the time.
+
+    And how much memory was left to this process, before or after, whichever is less.
+    """
     for number in message["wanted"]:
         link.send(compiling=number)
-        started_s = time.monotonic()
+        started_s, before = time.monotonic(), device.room()
         problem = _try_compile(eager, message["configs"][number], device)
-        link.send(compiled=number, problem=problem, seconds=time.monotonic() - started_s)
+        room = min(before, device.room())
+        link.send(compiled=number, problem=problem, seconds=time.monotonic() - started_s, room=room)
     link.send(prepared=True)
 
 
 def _try_compile(eager: Function, config: dict[str, Any], device: Accelerator) -> str | None:
-    arguments = call_arguments(config, drawn_tensors(config, device))
     try:
+        arguments = call_arguments(config, drawn_tensors(config, device))
         _warm(compiled_copy(eager), arguments)
         device.synchronize()
-    except Exception as error:  # noqa: BLE001 - process edge: torch.compile fails in many ways, each is the answer
+    except Exception as error:  # noqa: BLE001 - process edge: torch.compile fails in many ways, and there may be no memory
         return f"{type(error).__name__}: {error}"[:500]
     return None
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .accelerator import Arena
+from .accelerator import Arena, MemoryRoom
 from .driver import ROOM_BYTES
 from .sample import SAMPLE_MAX_BYTES, SampleRows
 
@@ -152,6 +152,13 @@ class CudaAccelerator:
         if self._allocator is not None:
             self._pool.close()  # torch returns the free segments of a pool once nobody uses the pool
             self._pool.enter_context(torch.cuda.use_mem_pool(torch.cuda.MemPool(self._allocator.allocator())))
+
+    def room(self) -> MemoryRoom:
+        try:
+            free_bytes, total_bytes = torch.cuda.mem_get_info()
+        except RuntimeError:  # a kernel before has failed, and then every call does
+            return ()
+        return free_bytes + torch.cuda.memory_reserved(), total_bytes
 
     def state(self) -> dict[str, Any]:
         import pynvml

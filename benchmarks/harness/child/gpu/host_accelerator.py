@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from .accelerator import Arena
+from .accelerator import Arena, MemoryRoom
 from .sample import SampleRows
 
 
@@ -53,6 +53,9 @@ class HostAccelerator:
 
     def give_back_cached(self) -> None:
         """Results do not lie in the arena."""
+
+    def room(self) -> MemoryRoom:
+        return ()
 
     def state(self) -> dict[str, Any]:
         return {"clock_mhz": None, "memory_clock_mhz": None, "temperature_c": None, "power_w": None}
