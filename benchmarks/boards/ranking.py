@@ -106,16 +106,17 @@ class SpeedupEstimate:
 def pooled(estimates: Sequence[SpeedupEstimate]) -> SpeedupEstimate:
     """Several judgings of the same code as one: the mean of their logarithms, weighted by how sure each is.
 
-    Where judgings differ by more than their intervals allow, the pooled interval is widened to what they show. Beside
-    judgings that are none, a bound counts if it lies below their mean: its score is too high rather than too low, and a
-    code could else avoid being replayed where it would do badly. Where all are bounds, the lower end is as far from the
-    score as in the middle one: neither the luckiest nor the unluckiest judging decides.
+    Where judgings differ by more than their intervals allow, the pooled interval is widened to what they show, but not
+    above the highest of theirs: no slow judging may make a code reach further. Beside judgings that are none, a bound
+    counts if it lies below the interval of their mean: its score is too high rather than too low, and a code could else
+    avoid being replayed where it would do badly. Where all are bounds, the lower end is as far from the score as in the
+    middle one: neither the luckiest nor the unluckiest judging decides.
     """
     sure = [item for item in estimates if not item.bound]
     if not sure:
         return _mean_of_bounds(estimates)
     known = _mean(sure)
-    return _mean([*sure, *(item for item in estimates if item.bound and item.score < known.score)])
+    return _mean([*sure, *(item for item in estimates if item.bound and item.hi < known.lo)])
 
 
 def _mean(estimates: Sequence[SpeedupEstimate]) -> SpeedupEstimate:
@@ -127,7 +128,8 @@ def _mean(estimates: Sequence[SpeedupEstimate]) -> SpeedupEstimate:
     surprise = math.fsum(weight * (log - mean) ** 2 for weight, log in zip(weights, logs, strict=True))
     spread = max(1.0, surprise / (len(estimates) - 1))
     half = NORMAL_95 * math.sqrt(spread / math.fsum(weights))
-    return SpeedupEstimate(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+    highest = max(item.hi for item in estimates)
+    return SpeedupEstimate(math.exp(mean), math.exp(mean - half), min(math.exp(mean + half), highest))
 
 
 def _mean_of_bounds(estimates: Sequence[SpeedupEstimate]) -> SpeedupEstimate:

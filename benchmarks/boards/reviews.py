@@ -4,7 +4,9 @@ A code that was accepted and is rejected when judged again goes under review, so
 nothing. This also holds if a submission has been deleted. Does NOT write a board (`standings.py`).
 """
 
+import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -17,12 +19,14 @@ from ..models import (
     ModerationAction,
     Refusal,
 )
-from ..states import BOUNDED, REPLAYED, TIMINGS, ActionKind, EvaluationReason, MethodKind, Moderation
+from ..states import AUDITED, BOUNDED, BOUNDS, REPLAYED, TIMINGS, ActionKind, EvaluationReason, MethodKind, Moderation
 from .ranking import SpeedupEstimate, is_bound, pooled
 
 AUDIT, QUICK = EvaluationReason.AUDIT, EvaluationReason.QUICK
 AUDITS = (EvaluationReason.AUDIT, EvaluationReason.VERIFICATION)
+_KEPT_SCORES = ("score", "score_lo", "score_hi", "timing_trust", "finished")  # of a deleted judging
 _CHANCE = 1.1  # by which judgings of one code differ between machines and days at most
+_APART = 1.25  # by which they differ for no honest reason: bounded calls of several short kernels also take longer
 
 
 def holder_of(evaluation: Evaluation) -> str:
@@ -101,43 +105,89 @@ def review_reason(evaluation: Evaluation, same_code: list[Evaluation]) -> str:
     exact = _exact(evaluation, same_code)
     if invalidated := _invalidated(evaluation, same_code, exact):
         return invalidated
-    answered = {gate["code"] for item in exact if _is_settled(item, exact) for gate in _gates(item)}
+    answers = _Answers.about(exact)
     for item in same_code:
-        if _is_settled(item, exact):
+        if answers.settle(item):
             continue
         if item.verdict != Verdict.PASS:
             return f"Another evaluation of the same source ended as {item.verdict}: {item.reason_text}"
-        gates = [gate for gate in _gates(item) if gate["code"] not in answered]
+        gates = [gate for gate in _gates(item) if not answers.answer(gate["code"], item)]
         if gates:
             return " ".join(gate["text"] for gate in gates)
     return _contradiction(evaluation, same_code, exact) or _remembered(evaluation, exact, _settled_at(exact))
 
 
-def _contradiction(evaluation: Evaluation, same_code: list[Evaluation], exact: list[Evaluation]) -> str:
-    """A bound is too high rather than too low: one far below what was replayed says that one of them is wrong.
+@dataclass(frozen=True)
+class _Answers:
+    """What staff and passed audits have settled about a code. `reached` is the highest score for which, by gate.
 
-    Only staff settle this, since an audit tells nothing of a replayed judging.
+    An audit says nothing of a judging that it contradicts: else a code could be fast until it is audited, and the audit
+    of a slow judging would clear the fast one.
+    """
+
+    confirmed: datetime | None
+    audits: list[Evaluation]
+    reached: dict[str, float]
+
+    @classmethod
+    def about(cls, exact: list[Evaluation]) -> "_Answers":
+        audits = [item for item in exact if _is_passed_audit(item)]
+        answers = cls(max(_confirmations(exact), default=None), audits, {})
+        for item in filter(answers.settle, exact):
+            for gate in _gates(item):
+                reached = max(answers.reached.get(gate["code"], 0.0), _most(item))
+                answers.reached[gate["code"]] = reached
+        return answers
+
+    def settle(self, item: Evaluation) -> bool:
+        if item.finished is None:
+            return False
+        if self.confirmed is not None and item.finished <= self.confirmed:
+            return True
+        audits = (audit for audit in self.audits if audit.finished and item.finished <= audit.finished)
+        return any(_most(audit) * _CHANCE >= _surely(item) for audit in audits)
+
+    def answer(self, gate: str, item: Evaluation) -> bool:
+        return self.reached.get(gate, 0.0) * _CHANCE >= _surely(item)
+
+
+def _most(item: Any) -> float:
+    """The upper end of its score; what has none contradicts nothing."""
+    return math.inf if item.score_hi is None else float(item.score_hi)
+
+
+def _surely(item: Any) -> float:
+    """As far below its score as the upper end is above it: the lower end of a bound also holds its gap."""
+    return 0.0 if item.score is None else float(item.score**2 / item.score_hi)
+
+
+def _contradiction(evaluation: Evaluation, same_code: list[Evaluation], exact: list[Evaluation]) -> str:
+    """A score far below another one of the same code whose times are known no better: one of the two is wrong.
+
+    A bound is too high rather than too low. Only a confirmation after both has settled it.
     """
     if all(item.timing_trust not in TIMINGS for item in same_code):
         return ""
-    confirmed = max(_confirmations(exact), default=None)
-    scored = _scored(evaluation, same_code)
-    replayed = max((item for item, trust in scored if trust == REPLAYED), key=_lower_end, default=None)
-    if replayed is None:
-        return ""
-    for item, trust in scored:
-        finished = getattr(item, "finished", None)  # not known of what was deleted
-        settled = confirmed is not None and (finished is None or finished <= confirmed)
-        if is_bound(trust) and not settled and item.score_hi * _CHANCE < replayed.score_lo:
-            return (
-                f"Judgings of this source contradict each other: {replayed.score:.2f}× with replayed times, "
-                f"{item.score:.2f}× with {trust} times, which are never too long."
-            )
+    confirmed, scored = max(_confirmations(exact), default=None), _scored(evaluation, same_code)
+
+    def is_settled(item: Any) -> bool:
+        return confirmed is not None and item.finished is not None and item.finished <= confirmed
+
+    for trust, lower in ((REPLAYED, BOUNDS), (BOUNDED, (AUDITED,))):
+        high, low = [row for row, known in scored if known == trust], [row for row, known in scored if known in lower]
+        for highs, lows in (
+            (high, [row for row in low if not is_settled(row)]),
+            ([row for row in high if not is_settled(row)], low),
+        ):
+            if not highs or not lows:
+                continue
+            top, bottom = max(highs, key=_surely), min(lows, key=_most)
+            if _most(bottom) * _APART < _surely(top):
+                return (
+                    f"Judgings of this source contradict each other: {top.score:.2f}× with {trust} times, "
+                    f"{bottom.score:.2f}× with {' or '.join(lower)} ones."
+                )
     return ""
-
-
-def _lower_end(item: Any) -> float:
-    return float(item.score_lo)
 
 
 def _invalidated(evaluation: Evaluation, same_code: list[Evaluation], exact: list[Evaluation]) -> str:
@@ -168,18 +218,6 @@ def _settled_at(same_code: list[Evaluation]) -> datetime | None:
     """When an audit that passed or a decision of staff last settled what had been in question about the code."""
     audits = [item.finished for item in same_code if _is_passed_audit(item)]
     return max((moment for moment in [*audits, *_confirmations(same_code)] if moment), default=None)
-
-
-def _is_settled(item: Evaluation, exact: list[Evaluation]) -> bool:
-    """Whether staff, or an audit that does not contradict it, have confirmed the code since this judging."""
-    audits = [audit.finished for audit in exact if _is_passed_audit(audit) and _bears_out(audit, item)]
-    answers = [moment for moment in [*audits, *_confirmations(exact)] if moment]
-    return item.finished is not None and any(item.finished <= moment for moment in answers)
-
-
-def _bears_out(audit: Evaluation, item: Evaluation) -> bool:
-    """Else a code could be fast until it is audited, and the audit of a slow judging would clear the fast one."""
-    return audit.score_hi is None or item.score_lo is None or audit.score_hi * _CHANCE >= item.score_lo
 
 
 def _is_passed_audit(item: Evaluation) -> bool:
@@ -231,7 +269,8 @@ def _scored(evaluation: Evaluation, same_code: list[Evaluation]) -> list[tuple[A
         like |= Q(owner=owner, source_key__in={item.submission.source_key for item in own} - {""})
     rows: list[Any] = [item for item in same_code if item.score is not None]
     rows += _deleted(DeletedScore, same_code, like)
-    return [(item, item.timing_trust or evaluation.timing_trust) for item in rows]
+    unknown = BOUNDED if any(item.timing_trust in TIMINGS for item in same_code) else ""
+    return [(item, item.timing_trust or unknown) for item in rows]
 
 
 def remember(evaluations: Iterable[Evaluation]) -> None:
@@ -254,7 +293,7 @@ def remember(evaluations: Iterable[Evaluation]) -> None:
             when = {"finished": item.submission.created, "language": item.submission.language}
             refused.append(Refusal(**columns, **when))
         if item.score is not None and item.submission.owner_id is not None:
-            scores = {name: getattr(item, name) for name in ("score", "score_lo", "score_hi", "timing_trust")}
+            scores = {name: getattr(item, name) for name in _KEPT_SCORES}
             about = {"owner_id": item.submission.owner_id, "language": item.submission.language}
             scored.append(DeletedScore(**about, **columns, **scores))
         elif item.finished and item.verdict and item.verdict != Verdict.PASS and not Verdict(item.verdict).ours:

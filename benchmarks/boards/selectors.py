@@ -5,6 +5,7 @@ kept until something on the board may have changed. Does NOT rank and does NOT c
 (`overview.py`).
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from ..harness import CPU, LANGUAGES, Verdict
 from ..models import (
     BaselineResult,
     ConfigResult,
+    DeletedScore,
     DeviceKind,
     Evaluation,
     Refusal,
@@ -197,7 +199,8 @@ def _best_so_far(key: BoardKey, doubted: set[int]) -> list[Evaluation]:
 def _in_question(key: BoardKey, records: list[Evaluation]) -> set[int]:
     """The submissions of those that would be under review, had they a row of their own on the board.
 
-    Only those are asked about whose text, tokens or compiled code were refused or held back there at any time.
+    Only those are asked about whose text, tokens or compiled code were refused or held back there at any time, or were
+    replayed in some judgings and not in others.
     """
     if not records:
         return set()
@@ -218,8 +221,26 @@ def _in_question(key: BoardKey, records: list[Evaluation]) -> set[int]:
         )
         for name in names
     }
+    if key.device.device_class != CPU:
+        scored = Evaluation.objects.filter(Q(submission__in=alike) | Q(object_key__in=objects), **board)
+        deleted = DeletedScore.objects.filter(Q(source_sha256__in=texts) | Q(object_key__in=objects), **board)
+        doubts |= _timed_in_several_ways(
+            *scored.exclude(score=None).values_list(
+                "timing_trust", "submission__blob", "submission__source_key", "object_key"
+            ),
+            *deleted.values_list("timing_trust", "source_sha256", "source_key", "object_key"),
+        )
     asked = [record for record in records if doubts.intersection(_names(record))]
     return {record.submission_id for record in asked if review_reason(record, judgings_of_same_code(record))}
+
+
+def _timed_in_several_ways(*judgings: Sequence[str]) -> set[str]:
+    """Names of programs; each judging tells its timing trust and then its names."""
+    found = defaultdict[str, set[str]](set)
+    for trust, *names in judgings:
+        for name in names:
+            found[name].add(trust)
+    return {name for name, trusts in found.items() if len(trusts) > 1}
 
 
 def _names(record: Evaluation) -> set[str]:

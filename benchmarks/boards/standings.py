@@ -6,7 +6,7 @@ Does NOT decide which judgings are pooled or reviewed (`reviews.py`).
 """
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.conf import settings
@@ -55,19 +55,32 @@ def standings_update(evaluation: Evaluation) -> bool:
         _stand(evaluation, same_code)
     standings = _standings_touched(evaluation)
     for standing in standings:
-        _refresh(standing)
+        if _refresh(standing) and not standing.under_review:
+            _write_holder(standing.evaluation)  # it may have an entry that is not in question
     if standings:
         _rank_board(evaluation)
     return bool(standings)
 
 
-def standings_renew(evaluation: Evaluation, *, tells: bool = True) -> None:
+def standings_renew(evaluation: Evaluation) -> None:
     """Write the row of the evaluation's holder on its board again, because its best entry may have changed.
 
-    The evaluation itself may be deleted by now; it names board and holder. `tells`: whoever loses the first place by
-    that gets a notification.
+    The evaluation itself may be deleted by now; it names board and holder.
     """
     hold_boards(evaluation)
+    _write_holder(evaluation)
+    _rank_board(evaluation)
+
+
+def board_renew(accepted: Sequence[Evaluation]) -> None:
+    """Write a whole board again. `accepted` are all its accepted evaluations; nobody is told who lost a place."""
+    hold_boards(accepted[0])
+    for evaluation in {holder_of(item): item for item in accepted}.values():
+        _write_holder(evaluation)
+    _rank_board(accepted[0], tells=False)
+
+
+def _write_holder(evaluation: Evaluation) -> None:
     board = Standing.objects.board(evaluation.ruleset, evaluation.task_version, evaluation.device_kind)
     board.filter(holder=holder_of(evaluation)).delete()
     for item in _accepted_of_holder(evaluation)[:RENEWED_FROM]:
@@ -75,7 +88,6 @@ def standings_renew(evaluation: Evaluation, *, tells: bool = True) -> None:
             _stand(item, judgings_of_same_code(item))
     for standing in board.filter(holder=holder_of(evaluation)):
         _refresh(standing)
-    _rank_board(evaluation, tells=tells)
 
 
 def review_renew(evaluation: Evaluation) -> None:
@@ -171,10 +183,10 @@ def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> None:
     board = Standing.objects.board(evaluation.ruleset, evaluation.task_version, evaluation.device_kind)
     rows = board.select_related("evaluation").defer("evaluation__report", "evaluation__error_internal")
     current = rows.filter(holder=holder_of(evaluation)).first()
-    estimate, in_question = pooled_estimate(evaluation, same_code), bool(review_reason(evaluation, same_code))
+    estimate, doubt = pooled_estimate(evaluation, same_code), review_reason(evaluation, same_code)
     if not estimate.bound:
         evaluation = _replayed_of_holder(evaluation, same_code) or evaluation
-    if current is not None and not _replaces(evaluation, estimate, current, same_code, in_question=in_question):
+    if current is not None and not _replaces(evaluation, estimate, current, same_code, in_question=bool(doubt)):
         return
     accepted = [item for item in same_code if item.verdict == Verdict.PASS]
     Standing.objects.update_or_create(
@@ -188,6 +200,8 @@ def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> None:
             "score": estimate.score,
             "score_lo": estimate.lo,
             "score_hi": estimate.hi,
+            "under_review": bool(doubt),
+            "review_reason": doubt,
             "rank": None,
         },
     )
@@ -226,7 +240,8 @@ def _distrust(evaluation: Evaluation) -> int:
     return TIMINGS.index(evaluation.timing_trust) if evaluation.timing_trust in TIMINGS else TIMINGS.index(BOUNDED)
 
 
-def _refresh(standing: Standing) -> None:
+def _refresh(standing: Standing) -> bool:
+    """Whether it is under review now."""
     same_code = judgings_of_same_code(standing.evaluation)
     estimate = pooled_estimate(standing.evaluation, same_code)
     reason = review_reason(standing.evaluation, same_code)
@@ -239,6 +254,7 @@ def _refresh(standing: Standing) -> None:
         review_reason=reason,
         rank=None,
     )
+    return bool(reason)
 
 
 def _tell_who_lost(before: list[int], leaders: list[int]) -> None:

@@ -4,15 +4,16 @@ Always inside the transaction of the caller. Does NOT move evaluations between s
 (`boards/standings.py`).
 """
 
+from collections import defaultdict
 from collections.abc import Iterable
 from statistics import median
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from ..boards.reviews import QUICK
-from ..boards.standings import hold_boards, may_stand, standings_renew
+from ..boards.standings import board_renew, boards_marked, hold_boards, may_stand
 from ..harness import ConfigReport, Report, Score, Verdict
 from ..models import (
     BaselineResult,
@@ -20,6 +21,7 @@ from ..models import (
     Evaluation,
     StageResult,
     Standing,
+    TaskVersion,
 )
 
 LIBRARY_CALL = "library-call"
@@ -147,14 +149,30 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 
 def boards_complete() -> None:
-    """Write anew what has no row although something was accepted: boards that a migration has divided."""
-    board = ("ruleset", "task_version", "device_kind")
-    rows = Standing.objects.filter(**{name: OuterRef(name) for name in board})
-    accepted = Evaluation.objects.full().filter(~Exists(rows), verdict=Verdict.PASS).order_by("pk")
-    for evaluation in accepted.select_related("submission__method", "task_version__task").defer("report"):
-        if not may_stand(evaluation):
-            continue
+    """Write anew the boards that a migration has marked, and those without a row although something was accepted.
+
+    One task version at a time, which may be interrupted, and beside judgings that end meanwhile.
+    """
+    board_of = {name: OuterRef(name) for name in ("ruleset", "task_version", "device_kind")}
+    rows = Standing.objects.filter(**board_of)
+    accepted = Evaluation.objects.full().filter(verdict=Verdict.PASS)
+    empty = accepted.filter(~Exists(rows)).order_by().values_list("task_version", flat=True).distinct()
+    for version in TaskVersion.objects.filter(Q(boards_due=True) | Q(pk__in=empty)).order_by("pk"):
         with transaction.atomic():
-            standings_renew(evaluation, tells=False)
-            for config in evaluation.configs.filter(eager_us__isnull=False).exclude(group="hidden"):
-                _baseline_update(evaluation, config)
+            boards_marked([version.pk])
+            for board in _boards_of(version, accepted if version.boards_due else accepted.filter(~Exists(rows))):
+                board_renew(board)
+                timed = ConfigResult.objects.filter(evaluation__in=board, eager_us__isnull=False)
+                for config in {(item.group, item.key): item for item in timed.exclude(group="hidden")}.values():
+                    _baseline_update(board[0], config)
+            TaskVersion.objects.filter(pk=version.pk).update(boards_due=False)
+
+
+def _boards_of(version: TaskVersion, accepted: QuerySet[Evaluation]) -> Iterable[list[Evaluation]]:
+    """The accepted evaluations of each board."""
+    rows = accepted.filter(task_version=version).select_related("submission__method", "task_version__task")
+    boards = defaultdict[tuple[int, int], list[Evaluation]](list)
+    for evaluation in rows.defer("report", "error_internal").order_by("pk"):
+        if may_stand(evaluation):
+            boards[evaluation.ruleset_id, evaluation.device_kind_id].append(evaluation)
+    return boards.values()

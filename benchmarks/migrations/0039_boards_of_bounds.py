@@ -1,16 +1,17 @@
-from django.db import migrations
-from django.db.models import Exists, OuterRef
+from django.db import migrations, models
+
+BOUNDS = ("bounded", "audited")
 
 
-def clear(apps, schema_editor):
-    """Boards with bounded or audited entries are written anew by `prepare` (boards_complete), with pooled scores and
-    ranks by the rule of this version; recorded ones of GPUs are read again."""
-    Standing = apps.get_model("benchmarks", "Standing")
-    board = {name: OuterRef(name) for name in ("ruleset", "task_version", "device_kind")}
-    bounds = Standing.objects.filter(**board, evaluation__timing_trust__in=("bounded", "audited"))
-    gone = list(Standing.objects.filter(Exists(bounds)).values_list("pk", flat=True))
-    for start in range(0, len(gone), 500):
-        Standing.objects.filter(pk__in=gone[start:start + 500]).delete()
+def mark(apps, schema_editor):
+    """`prepare` writes anew the boards with bounded or audited judgings (boards_complete); recorded ones of GPUs are
+    read again."""
+    due = set()
+    for name in ("Evaluation", "DeletedScore"):
+        rows = apps.get_model("benchmarks", name).objects.filter(timing_trust__in=BOUNDS)
+        due.update(rows.order_by().values_list("task_version", flat=True).distinct())
+    for version in due:
+        apps.get_model("benchmarks", "TaskVersion").objects.filter(pk=version).update(boards_due=True)
     apps.get_model("benchmarks", "RecordedBundle").objects.filter(device_class="cuda").update(file_sha256="")
 
 
@@ -21,5 +22,15 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
-        migrations.RunPython(clear, migrations.RunPython.noop),
+        migrations.AddField(
+            model_name='taskversion',
+            name='boards_due',
+            field=models.BooleanField(default=False, editable=False),
+        ),
+        migrations.AddField(
+            model_name='deletedscore',
+            name='finished',
+            field=models.DateTimeField(null=True),
+        ),
+        migrations.RunPython(mark, migrations.RunPython.noop),
     ]

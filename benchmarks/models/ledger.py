@@ -108,6 +108,7 @@ class DeletedScore(models.Model):
     score_lo = models.FloatField()
     score_hi = models.FloatField()
     timing_trust = models.CharField(max_length=20, blank=True)  # empty in rows that are older than this column
+    finished = models.DateTimeField(null=True)  # likewise
 
     class Meta:
         ordering: ClassVar = ["pk"]

@@ -73,7 +73,8 @@ class TaskVersion(models.Model):
     """Everything of a task that a result depends on; never changed once written (`services.tasks_sync`).
 
     `boards_mark` is another one as soon as something on its boards may have changed (`standings.hold_boards`), and is
-    never written otherwise: what is kept of a board is kept under its mark (`boards.selectors.kept`).
+    never written otherwise: what is kept of a board is kept under its mark (`boards.selectors.kept`). `boards_due`: a
+    migration asks for its boards to be written anew (`judgings.recording.boards_complete`).
     """
 
     task = models.ForeignKey(Task, on_delete=models.PROTECT, related_name="versions")
@@ -84,6 +85,7 @@ class TaskVersion(models.Model):
     status = models.CharField(max_length=10, choices=TaskVersionStatus, default=TaskVersionStatus.ACTIVE)
     created = models.DateTimeField(auto_now_add=True)
     boards_mark = models.UUIDField(default=uuid.uuid4, editable=False)
+    boards_due = models.BooleanField(default=False, editable=False)
 
     class Meta:
         ordering: ClassVar = ["task", "-number"]

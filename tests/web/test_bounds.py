@@ -21,7 +21,7 @@ from benchmarks.boards.standings import standings_renew, wants_audit
 from benchmarks.harness import Flag, Report
 from benchmarks.judgings import moves
 from benchmarks.judgings.recording import boards_complete
-from benchmarks.models import Evaluation, Standing
+from benchmarks.models import DeletedScore, Evaluation, Standing, TaskVersion
 from benchmarks.moderation import decisions
 from benchmarks.states import ActionKind
 
@@ -79,8 +79,11 @@ def test_a_bound_has_the_place_of_its_lower_end(three: None, visitor: Client) ->
 def test_boards_of_before_get_their_ranks_when_the_site_is_upgraded(three: None) -> None:
     Standing.objects.filter(score__gt=1.9).update(rank=1, score_lo=1.9)
     Standing.objects.exclude(score__gt=1.9).update(rank=2)
-    import_module("benchmarks.migrations.0039_boards_of_bounds").clear(apps, None)
+    import_module("benchmarks.migrations.0039_boards_of_bounds").mark(apps, None)
+    enter("late", replayed(1.2))  # a judging that ends before the boards have been written
     boards_complete()
+    assert not TaskVersion.objects.filter(boards_due=True).exists()
+    Standing.objects.filter(score__lt=1.3).delete()
     assert board() == [("fast", 1, 1.70), ("slow", 2, 1.55), ("avoids", 3, 1.98)]
 
 
@@ -138,7 +141,7 @@ def test_a_replayed_score_is_held_if_the_code_is_bounded_far_below_it() -> None:
     again = enter("cheat", found(1.05, 1.00, 1.07, "bounded"), "// same\n")
     row = Standing.objects.get(evaluation__submission__owner__username="cheat")
     assert (row.rank, row.under_review, row.evaluation) == (None, True, first)
-    assert "2.60× with replayed times, 1.05× with bounded times" in row.review_reason
+    assert "2.60× with replayed times, 1.05× with audited or bounded ones" in row.review_reason
     ownership.submission_delete(again.submission)
     assert Standing.objects.get(evaluation__submission__owner__username="cheat").under_review
 
@@ -163,6 +166,78 @@ def test_no_audit_of_a_slow_judging_clears_a_fast_one() -> None:
     moves.record_report(factories.claimed_for_judging(factories.GPU), found(1.05, 1.0, 1.07, "audited"))
     row = Standing.objects.get(evaluation__submission__owner__username="cheat")
     assert (row.rank, row.under_review, row.evaluation.timing_trust) == (None, True, "replayed")
+
+
+def test_an_audit_answers_for_no_more_than_it_found() -> None:
+    """Both judgings have the same gate; the audit has confirmed 12×, not 40×."""
+    gate = (Flag("gate-speedup", "faster than usual"),)
+    enter("cheat", replace(found(40.0, 39.5, 40.5, "bounded"), gates=gate), "// same\n")
+    slow = enter("cheat", replace(found(12.0, 11.9, 12.1, "bounded"), gates=gate), "// same\n")
+    services.audit_request(slow, by_staff=True)
+    report = replace(found(12.0, 11.9, 12.1, "audited"), gates=gate)
+    moves.record_report(factories.claimed_for_judging(factories.GPU), report)
+    assert Standing.objects.get().under_review
+
+
+def test_an_audit_is_not_compared_with_the_gap_of_what_it_settles() -> None:
+    gated = replace(found(12.0, 6.5, 12.1, "bounded"), gates=(Flag("gate-speedup", "faster than usual"),))
+    fast = enter("cheat", gated)
+    services.audit_request(fast, by_staff=True)
+    moves.record_report(factories.claimed_for_judging(factories.GPU), found(6.0, 3.5, 6.1, "audited"))
+    assert Standing.objects.get().under_review
+
+
+def test_a_confirmation_settles_no_contradiction_that_comes_later(staff: User) -> None:
+    first = enter("cheat", found(1.05, 1.00, 1.07, "bounded"), "// same\n")
+    decisions.decide(first.submission, ActionKind.CONFIRM, by=staff, reason="looked at it")
+    second = enter("cheat", replayed(2.60), "// same\n")
+    assert Standing.objects.get().under_review
+    decisions.decide(first.submission, ActionKind.CONFIRM, by=staff, reason="looked at it again")
+    assert not Standing.objects.get().under_review
+    again = enter("cheat", found(1.05, 1.00, 1.07, "bounded"), "// same\n")
+    ownership.submission_delete(again.submission)
+    assert Standing.objects.get().under_review, second
+
+
+def test_an_audited_score_far_below_a_bounded_one_contradicts_it() -> None:
+    for _ in range(4):
+        enter("cheat", found(2.6, 2.4, 2.62, "bounded"), "// same\n")
+    enter("cheat", found(1.05, 1.00, 1.07, "audited"), "// same\n")
+    assert Standing.objects.get().under_review
+
+
+@pytest.mark.parametrize("slow", [(1.25, 1.23, 1.27, "replayed"), (1.56, 1.50, 1.60, "bounded")])
+def test_a_slow_judging_improves_no_rank(slow: tuple[float, float, float, str]) -> None:
+    enter("olga", found(2.05, 1.80, 2.07, "audited"))
+    enter("cheat", replayed(1.70), "// same\n")
+    assert [row[:2] for row in rows()] == [("olga", 1), ("cheat", 2)]
+    enter("cheat", found(*slow), "// same\n")
+    assert [row[:2] for row in rows()] == [("olga", 1), ("cheat", 2)]
+
+
+def test_a_contradiction_holds_no_record_and_hides_no_other_entry_of_its_holder() -> None:
+    enter("olga", replayed(1.80))
+    enter("cheat", replayed(1.60), "// clean\n")
+    enter("cheat", replayed(2.60), "// same\n")
+    enter("cheat", found(1.05, 1.00, 1.07, "bounded"), "// same\n")
+    assert [row[:3] for row in rows()] == [("olga", 1, 1.80), ("cheat", 2, 1.60)]
+    assert [round(row.score or 0.0, 2) for row in boards.board_records(key())] == [1.80]
+
+
+def test_a_row_that_is_written_anew_keeps_what_is_not_in_question() -> None:
+    gated = replace(replayed(9.0), gates=(Flag("gate-roofline", "faster than possible"),))
+    clean, _ = enter("olga", replayed(1.60), "// clean\n"), enter("olga", gated, "// fast\n")
+    assert rows() == [("olga", 1, 1.60, "replayed")]
+    standings_renew(clean)
+    assert rows() == [("olga", 1, 1.60, "replayed")]
+
+
+def test_what_was_deleted_before_trusts_were_kept_counts_as_bounded() -> None:
+    old = enter("olga", found(1.98, 1.96, 2.00, "bounded"), "// same\n")
+    ownership.submission_delete(old.submission)
+    DeletedScore.objects.update(timing_trust="")
+    enter("olga", replayed(1.70), "// same\n")
+    assert rows() == [("olga", 1, 1.70, "replayed")]
 
 
 def test_an_audit_that_agrees_still_clears_it() -> None:
