@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from benchmarks.catalogue.folders import spec_of
-from benchmarks.harness import HarnessError
+from benchmarks.harness import HarnessError, what_counts
 from benchmarks.models import DeviceKind, Standing, TaskVersion
 from benchmarks.states import TaskVersionStatus
 
@@ -59,8 +59,12 @@ def _related(language: str, version: TaskVersion, kind: DeviceKind) -> Iterator[
         if row.task_version_id not in alike:
             alike[row.task_version_id] = _likeness(version, row.task_version, kind)
     found = [row for row in rows if alike[row.task_version_id]]
-    found.sort(key=lambda row: (-alike[row.task_version_id], row.device_kind_id != kind.pk, -row.score, row.pk))
+    found.sort(key=lambda row: (-alike[row.task_version_id], row.device_kind_id != kind.pk, -_counts(row), row.pk))
     yield from found
+
+
+def _counts(row: Standing) -> float:
+    return what_counts(row.score, row.score_lo, row.evaluation.timing_trust)
 
 
 def _likeness(own: TaskVersion, other: TaskVersion, kind: DeviceKind) -> float:
@@ -77,7 +81,7 @@ def _settings(related: list[Standing]) -> tuple[PastSetting, ...]:
     made = Candidate.objects.filter(ticket__in=tickets, params__isnull=False, run__hidden=False).exclude(template="")
     by_ticket = {item.ticket: item for item in made}
     found = [
-        PastSetting(row.task_version.task.name, item.template, item.params, row.score, ticket)
+        PastSetting(row.task_version.task.name, item.template, item.params, row.score, ticket, _counts(row))
         for ticket, row in tickets.items()
         if (item := by_ticket.get(ticket)) is not None and item.params is not None
     ]

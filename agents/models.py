@@ -14,6 +14,7 @@ from django.db import models
 from django.db.models import Q
 from django.urls import reverse
 
+from benchmarks.harness import what_counts
 from benchmarks.models import DeviceKind, Method, TaskVersion
 
 from .states import CandidateState, RunStatus, Wish
@@ -189,6 +190,13 @@ class Candidate(models.Model):
 
     def __str__(self) -> str:
         return self.key
+
+    @property
+    def counts(self) -> float | None:
+        """What counts of its score where candidates are compared; None without a score."""
+        if self.score is None:
+            return None
+        return what_counts(self.score, self.score if self.score_lo is None else self.score_lo, self.timing_trust)
 
 
 class Opinion(models.Model):

@@ -166,7 +166,7 @@ def candidate_rows(scene: Scene, show: str, page: int | str, reason: str = "") -
     rows = [row for row in scene.rows if _is_shown(row, show)]
     if reason:
         rows = [row for row in rows if reason in (row.verdict, row.drop_reason)]
-    rows.sort(key=lambda row: (-(row.score or 0.0), row.position) if show == "accepted" else (-row.position, 0))
+    rows.sort(key=lambda row: (-(row.counts or 0.0), row.position) if show == "accepted" else (-row.position, 0))
     return Paginator(rows, PAGE_ROWS).get_page(page)
 
 

@@ -14,9 +14,8 @@ from django.db.models.functions import Coalesce, RowNumber
 from django.utils import timezone
 
 from .extensions import extensions
-from .harness import CPU
+from .harness import BOUND_TRUSTS, CPU
 from .states import (
-    BOUNDS,
     FINISHED,
     RUNNING,
     TIMINGS,
@@ -70,7 +69,7 @@ def counted(evaluation: str = "") -> Case:
 
     `evaluation` leads from the row to the judging, with `__` at its end.
     """
-    return Case(When(**{f"{evaluation}timing_trust__in": BOUNDS}, then=F("score_lo")), default=F("score"))
+    return Case(When(**{f"{evaluation}timing_trust__in": BOUND_TRUSTS}, then=F("score_lo")), default=F("score"))
 
 
 def best_known_first(evaluation: str = "evaluation__") -> Case:

@@ -283,4 +283,3 @@ class BatchState(models.TextChoices):
 # How a time on a GPU is known, the best first: as a board lists entries that share a rank.
 REPLAYED, AUDITED, BOUNDED = "replayed", "audited", "bounded"
 TIMINGS = (REPLAYED, AUDITED, BOUNDED)
-BOUNDS = (AUDITED, BOUNDED)  # an audit confirms a bound, and its baselines have been timed like the others

@@ -18,6 +18,7 @@ from ..states import IN_FLIGHT, CandidateState
 
 PARENTS_MAX = 16
 GENERATION_MAX = 10_000
+COUNTS = "what candidates are compared by: the score or, where its time is only bounded, the lower end of its interval"
 Tokens = Annotated[int, Field(ge=0, le=100_000_000)]
 
 
@@ -79,6 +80,7 @@ class CandidateOut(Schema):
     verdict: str | None
     reason: str | None
     score: float | None
+    counts: float | None = Field(description=COUNTS)
     ci95: tuple[float, float] | None
     vs_eager: float | None
     vs_compile: float | None
@@ -106,6 +108,7 @@ class PurseOut(Schema):
 class BestOut(Schema):
     candidate: str
     score: float
+    counts: float = Field(description=COUNTS)
     source_sha256: str
     evaluation: str | None
 
@@ -197,9 +200,15 @@ def _run_out(run: Run, best: Candidate | None) -> RunOut:
 
 
 def _best_out(row: Candidate | None) -> BestOut | None:
-    if row is None or row.score is None:
+    if row is None or row.score is None or row.counts is None:
         return None
-    return BestOut(candidate=row.key, score=row.score, source_sha256=row.source_sha256, evaluation=row.ticket or None)
+    return BestOut(
+        candidate=row.key,
+        score=row.score,
+        counts=row.counts,
+        source_sha256=row.source_sha256,
+        evaluation=row.ticket or None,
+    )
 
 
 def candidate_out(row: Candidate, feedback: str | None) -> CandidateOut:
@@ -218,6 +227,7 @@ def candidate_out(row: Candidate, feedback: str | None) -> CandidateOut:
         verdict=row.verdict or None,
         reason=row.verdict_text or None,
         score=row.score,
+        counts=row.counts,
         ci95=None if lo is None or hi is None else (lo, hi),
         vs_eager=row.vs_eager,
         vs_compile=row.vs_compile,

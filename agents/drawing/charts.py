@@ -1,7 +1,8 @@
 """The chart of the best score so far: steps with interval, a dot per judged candidate, the baselines as a line at 1×.
 
-Numbers are turned into places here and drawn by `runs/_chart.html`, so the picture is complete without scripts. The
-scale of scores is logarithmic. Does NOT decide what counts as an improvement: the log does.
+Numbers are turned into places here and drawn by `runs/_chart.html`, so the picture is complete without scripts. Steps
+show what counts, of a bound the lower end of its interval. The scale of scores is logarithmic. Does NOT decide what is
+an improvement: the log does.
 """
 
 from collections.abc import Callable, Sequence
@@ -116,7 +117,7 @@ def measure_of(scene: Scene, axis: AxisKind) -> Measure:
 def plane_of(scenes: Sequence[Scene], axis: AxisKind) -> Plane:
     """The ranges of both axes; at least one candidate was judged."""
     ends = [measure_of(scene, axis)(row) for scene in scenes for row in scene.judged]
-    scores = [row.score for scene in scenes for row in scene.judged if row.score]
+    scores = [value for scene in scenes for row in scene.judged for value in (row.score, row.counts) if value]
     highs = [row.score_hi for scene in scenes for row in scene.improvements if row.score_hi]
     low, high = min([1.0, *scores]), max([1.0, *scores, *highs])
     return Plane(
@@ -130,7 +131,7 @@ def _curve(scene: Scene, axis: AxisKind, plane: Plane, place: int) -> Curve:
     end = plane.x(max(measure(row) for row in scene.judged))
     bounds = [(plane.x(measure(row)), plane.y(row.score_lo or 1.0), plane.y(row.score_hi or 1.0)) for row in best]
     return Curve(
-        steps=_steps([(plane.x(measure(row)), plane.y(row.score or 1.0)) for row in best], end),
+        steps=_steps([(plane.x(measure(row)), plane.y(row.counts or 1.0)) for row in best], end),
         band=_band(bounds, end),
         css=f"curve-{place}",
         title=str(scene.run),

@@ -50,7 +50,7 @@ def _best(place: int, scene: Scene, kind: AxisKind) -> list[Parts]:
             **run,
             "mode": "lines+markers",
             "x": x,
-            "y": _steps(best, "score"),
+            "y": _steps(best, "counts"),
             "line": {"color": colour, "dash": DASHES[place], "width": 2, "shape": "hv"},
             "marker": {"size": [*(8 for _ in best), 0], "opacity": 1, "line": {"width": 0}},
             "hoverinfo": "text",

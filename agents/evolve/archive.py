@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from benchmarks.harness import what_counts
+
 from .budget import Cost
 from .events import LogEvent
 from .model import ArchiveView, CandidateView, JudgeResult, NoProposal, Proposal, Reason, VerifierOpinion
@@ -131,9 +133,14 @@ class Archive:
 
 
 def speedups(candidate: CandidateView) -> dict[str, float]:
-    """Of each timed configuration."""
-    configs = candidate.result.configs if candidate.result is not None and candidate.correct else ()
-    return {item["key"]: item["speedup"] for item in configs if item.get("speedup") is not None}
+    """What counts of each timed configuration: of a bound the lower end of its interval."""
+    result = candidate.result
+    if result is None or not result.correct:
+        return {}
+    trust = result.timing_trust or ""
+    timed = [item for item in result.configs if item.get("speedup") is not None]
+    ends = [item["ci95"][0] if item.get("ci95") else item["speedup"] for item in timed]
+    return {item["key"]: what_counts(item["speedup"], lo, trust) for item, lo in zip(timed, ends, strict=True)}
 
 
 def opinion_from_json(data: Mapping[str, Any]) -> VerifierOpinion:
@@ -159,7 +166,7 @@ def _age(candidate: CandidateView) -> tuple[int, int]:
 
 
 def _rank(candidate: CandidateView) -> tuple[float, tuple[int, int]]:
-    return -math.inf if candidate.score is None else candidate.score, _age(candidate)
+    return -math.inf if candidate.counts is None else candidate.counts, _age(candidate)
 
 
 def _essence(candidate: CandidateView) -> list[Any]:

@@ -31,6 +31,7 @@ class PastSetting:
     params: Genome
     score: float
     evaluation: str = ""
+    counts: float | None = None  # what counts of the score; logs of before do not say it
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def warm_start(template: Template, settings: Sequence[PastSetting]) -> list[tupl
     """Valid settings of this template to begin with, the most related first, none twice."""
     found: dict[Any, tuple[Genome, PastSetting]] = {}
     for item in sorted(
-        settings, key=lambda item: (item.template != template.name, -_alike(template, item), -item.score)
+        settings, key=lambda item: (item.template != template.name, -_alike(template, item), -_counts(item))
     ):
         genome = carried_over(template, item.params) if _alike(template, item) >= ALIKE_MIN else None
         if genome is not None:
@@ -103,6 +104,10 @@ def carried_over(template: Template, params: Genome) -> Genome | None:
     known = {gene.name: params[gene.name] for gene in space.genes if params.get(gene.name) in gene.values}
     genome = space.settled({**template.default, **known})
     return genome if space.valid(genome) else None
+
+
+def _counts(item: PastSetting) -> float:
+    return item.score if item.counts is None else item.counts
 
 
 def _alike(template: Template, item: PastSetting) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
-from benchmarks.harness import TaskSpec
+from benchmarks.harness import TaskSpec, is_bound, what_counts
 
 from .budget import Caps, Cost
 from .events import Live
@@ -113,6 +113,13 @@ class JudgeResult:
     def ours(self) -> bool:
         return self.verdict in OURS
 
+    @property
+    def counts(self) -> float | None:
+        """The figure by which it is compared with others: of a bound the lower end of its interval."""
+        if self.score is None:
+            return None
+        return what_counts(self.score, self.ci95[0] if self.ci95 else self.score, self.timing_trust or "")
+
 
 @dataclass(frozen=True)
 class CandidateView:
@@ -155,6 +162,17 @@ class CandidateView:
         return self.result.score if self.result is not None and self.result.correct else None
 
     @property
+    def counts(self) -> float | None:
+        """What counts of its score where candidates are compared; None unless the judge accepted it."""
+        return self.result.counts if self.result is not None and self.result.correct else None
+
+    @property
+    def counted_where(self) -> str:
+        """What a sentence adds to the figure that counts; empty if it is the score."""
+        bound = self.result is not None and is_bound(self.result.timing_trust or "")
+        return " at the lower end of its interval" if bound else ""
+
+    @property
     def estimate(self) -> float | None:
         """Estimated score of a candidate that screening dropped as slower and that was not judged."""
         slow = [item for item in self.opinions.values() if item.decision == "reject" and item.fault == SLOW]
@@ -183,9 +201,9 @@ class ArchiveView:
 
     @property
     def best(self) -> CandidateView | None:
-        """The highest score; the earlier one of equals."""
-        scored = [item for item in self.candidates.values() if item.score is not None]
-        return max(scored, key=lambda item: item.score or 0.0, default=None)
+        """The one of which the most counts; the earlier one of equals."""
+        scored = [item for item in self.candidates.values() if item.counts is not None]
+        return max(scored, key=lambda item: item.counts or 0.0, default=None)
 
     def members(self, island: int) -> tuple[CandidateView, ...]:
         """Possible parents on an island: its elites and all champions; without elites, those of all islands."""

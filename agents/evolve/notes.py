@@ -20,11 +20,12 @@ _OURS = {template.name for template in TEMPLATES}  # the genes of others are wor
 def note_of(state: RunState) -> str:
     """Empty where nothing correct was found."""
     best = state.best
-    if best is None or best.score is None:
+    if best is None or best.counts is None:
         return ""
     judged = [item for item in state.archive.candidates.values() if item.result is not None and not item.result.ours]
     lines = [
-        f"{len(judged)} kernels were judged; the best reached {best.score:.3f} times the stronger baseline.",
+        f"{len(judged)} kernels were judged; the best reached {best.counts:.3f} times the stronger baseline"
+        f"{best.counted_where}.",
         *_best(best),
         *_steps(state, judged),
         *_failures(judged),
@@ -43,12 +44,12 @@ def _steps(state: RunState, judged: list[CandidateView]) -> Iterator[str]:
     steps: list[tuple[float, str]] = []
     for item in judged:
         parent = known.get(item.parents[0]) if item.parents else None
-        if parent is None or not item.score or not parent.score:
+        if parent is None or not item.counts or not parent.counts:
             continue
         if item.template not in _OURS or item.template != parent.template or not item.params or not parent.params:
             continue
         if item.params.keys() == parent.params.keys():
-            steps.append((item.score / parent.score, difference(parent.params, item.params)))
+            steps.append((item.counts / parent.counts, difference(parent.params, item.params)))
     steps = [step for step in steps if step[1]]
     for ratio, change in sorted((step for step in steps if step[0] >= GAIN), reverse=True)[:LINES_MAX]:
         yield f"Worked: {change} ({ratio:.2f} times)"

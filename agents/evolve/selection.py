@@ -1,8 +1,8 @@
 """Selects the parents of a generation, and the islands that receive an elite.
 
-A parent is drawn with the weight sigmoid(10 z) / (1 + children), z being the robust z-score of the log of its score
-among the members of its island: better ones more often, ones that had their turn less. Not covered: making a source
-from the parents, which the proposer does.
+A parent is drawn with the weight sigmoid(10 z) / (1 + children), z being the robust z-score of the log of what counts
+of its score among the members of its island: better ones more often, ones that had their turn less. Not covered:
+making a source from the parents, which the proposer does.
 """
 
 import math
@@ -43,13 +43,13 @@ def select(view: ArchiveView, island: int, rng: Rng) -> Selection:
     total = sum(weights)
     drawn = rng.sample(members, _SHOWN, weights)
     return Selection(
-        tuple(sorted(drawn, key=lambda item: (item.score, -item.generation, -item.slot))),
+        tuple(sorted(drawn, key=lambda item: (item.counts, -item.generation, -item.slot))),
         {item.id: round(weight / total, 4) for item, weight in zip(members, weights, strict=True)},
     )
 
 
 def weigh(members: Sequence[CandidateView], view: ArchiveView) -> list[float]:
-    logs = [math.log(item.score or 1.0) for item in members]
+    logs = [math.log(item.counts or 1.0) for item in members]
     middle = median(logs)
     spread = max(_LEAST_SPREAD, _SPREAD_OF_NORMAL * median([abs(value - middle) for value in logs]))
     return [

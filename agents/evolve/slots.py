@@ -238,7 +238,7 @@ class Round:
             best = view.candidates[view.champions[focus.config]]
             task = narrowed(task, device_class(candidate.language), focus.config)
         best_source = self.novelty.load(best.source_sha256 or "")
-        return await verifier.race(source, candidate.language, task, best_source, best.score or 0.0)
+        return await verifier.race(source, candidate.language, task, best_source, best.counts or 0.0)
 
     def _verdict(self, candidate: CandidateView, verifier: Verifier | _Umpire, opinion: VerifierOpinion) -> list[Draft]:
         """The events of a verdict. A candidate that is dropped releases the judging that was reserved for it."""
@@ -338,12 +338,12 @@ class Round:
         self.book.commit(finished, books.settled(lease, candidate.id, cost), *news, *self._arm(candidate, result))
 
     def _arm(self, candidate: CandidateView, result: JudgeResult) -> list[Draft]:
-        """For the arm that made the candidate: its score divided by that of its best parent."""
+        """For the arm that made the candidate: what counts of it divided by that of its best parent."""
         if candidate.arm is None:
             return []
         known = self.book.state.archive.candidates
-        before = max((known[name].score or 0.0 for name in candidate.parents), default=0.0)
-        gain = result.score / before if result.correct and result.score and before else None
+        before = max((known[name].counts or 0.0 for name in candidate.parents), default=0.0)
+        gain = result.counts / before if result.correct and result.counts and before else None
         return [Draft("arm.updated", candidate.id, {"arm": candidate.arm, "gain": gain, "usd": candidate.cost.usd})]
 
     def _say(self, candidate: CandidateView, payload: dict[str, Any]) -> None:

@@ -27,7 +27,7 @@ class Generation:
     stage: Stage
     candidates: list[str] = field(default_factory=list)
     closed: bool = False
-    best: float | None = None  # of the whole run, when it was closed
+    best: float | None = None  # what counted of the best of the whole run, when it was closed
 
 
 @dataclass
@@ -166,7 +166,7 @@ def _requested(state: RunState, event: LogEvent) -> None:
 
 def _closed(state: RunState, event: LogEvent) -> None:
     generation = state.generations[-1]
-    generation.closed, generation.best = True, state.best.score if state.best is not None else None
+    generation.closed, generation.best = True, state.best.counts if state.best is not None else None
     if state.focus is not None:
         champion = state.archive.candidates[state.archive.champions[state.focus.config]]
         state.focus.reached.append(speedups(champion)[state.focus.config])

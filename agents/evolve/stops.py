@@ -43,9 +43,9 @@ def provider_wait_s(state: RunState) -> float:
 
 def _target(state: RunState) -> Stop | None:
     target, best = state.config.target, state.best
-    if target is None or best is None or best.score is None or best.score < target:
+    if target is None or best is None or best.counts is None or best.counts < target:
         return None
-    return Stop("target", f"{best.id} reached {best.score:.3f}×, the target was {target:g}×")
+    return Stop("target", f"{best.id} reached {best.counts:.3f}×{best.counted_where}, the target was {target:g}×")
 
 
 def _roofline(state: RunState) -> Stop | None:

@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from benchmarks.boards.ranking import is_bound
-from benchmarks.harness import Verdict, weight_of_key
+from benchmarks.harness import Verdict, is_bound, weight_of_key
 from benchmarks.recorded.bundles import (
     ROUNDED,
     BundleError,

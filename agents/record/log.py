@@ -98,7 +98,7 @@ def source_in(run: Run, sha256: str) -> str:
 
 
 def _project(run: Run, events: list[LogEvent]) -> None:
-    rows = Candidate.objects.filter(run=run, key__in=keys_of(events))
+    rows = Candidate.objects.filter(run=run, key__in=keys_of(run, events))
     picture = Picture(run, {row.key: row for row in rows})
     known = Opinion.objects.filter(candidate__in=[row.pk for row in picture.candidates.values()])
     for said in known.select_related("candidate"):

@@ -47,9 +47,9 @@ class Picture:
         return found
 
 
-def keys_of(events: list[LogEvent]) -> set[str]:
-    """The candidates that the events are about."""
-    return {event.candidate for event in events if event.candidate}
+def keys_of(run: Run, events: list[LogEvent]) -> set[str]:
+    """The candidates that the events are about, and the best of the run, with which they are compared."""
+    return {run.best_key, *(event.candidate for event in events if event.candidate)} - {""}
 
 
 def _created(picture: Picture, event: LogEvent) -> None:
@@ -170,11 +170,12 @@ def _judged(picture: Picture, event: LogEvent) -> None:
     row.judged_at_usd = run.spent.get("usd", 0.0)
     for said in picture.opinions.get(row.key, []):
         said.truth = row.verdict
-    _note_best(run, row)
+    _note_best(picture, row)
 
 
-def _note_best(run: Run, row: Candidate) -> None:
-    if row.score is not None and (run.best_score is None or row.score > run.best_score):
+def _note_best(picture: Picture, row: Candidate) -> None:
+    run, best = picture.run, picture.candidates.get(picture.run.best_key)
+    if row.counts is not None and (best is None or best.counts is None or row.counts > best.counts):
         run.best_score, run.best_key, row.improved = row.score, row.key, True
 
 

@@ -19,6 +19,7 @@ from agents.models import Candidate, Run, RunEvent
 from agents.selectors import CurrencyUse, newest_runs_of
 from agents.states import CandidateState, RunStatus
 from benchmarks.harness import Verdict
+from benchmarks.harness import is_bound as has_bound
 from benchmarks.models import Evaluation
 from benchmarks.templatetags.kbench import VERDICT_BADGES, Badge
 
@@ -69,6 +70,12 @@ def was_wrong(opinion: Any) -> bool:
     if opinion.fault == SLOW:
         return passed and opinion.candidate.improved
     return not passed if opinion.decision == "accept" else passed and opinion.decision == "reject"
+
+
+@register.filter
+def is_bound(row: Candidate) -> bool:
+    """Whether the lower end of its interval counts, and not its score."""
+    return row.score is not None and has_bound(row.timing_trust)
 
 
 @register.filter

@@ -63,7 +63,7 @@ def _chosen(request: HttpRequest) -> list[Run]:
 
 
 def figures(scenes: list[Scene]) -> list[RunFigures]:
-    common = min((scene.run.best_score or 0.0 for scene in scenes), default=0.0)
+    common = min((_best(scene) for scene in scenes), default=0.0)
     shortest = min((len(scene.judged) for scene in scenes), default=0)
     return [
         RunFigures(
@@ -77,8 +77,13 @@ def figures(scenes: list[Scene]) -> list[RunFigures]:
     ]
 
 
-def _judgings_to(scene: Scene, score: float) -> int | None:
-    return next((row.judged_as for row in scene.improvements if (row.score or 0.0) >= score), None)
+def _best(scene: Scene) -> float:
+    """What counts of the best; 0 without one."""
+    return (scene.best.counts or 0.0) if scene.best else 0.0
+
+
+def _judgings_to(scene: Scene, wanted: float) -> int | None:
+    return next((row.judged_as for row in scene.improvements if (row.counts or 0.0) >= wanted), None)
 
 
 def _area(scene: Scene, judgings: int) -> float | None:
@@ -86,7 +91,7 @@ def _area(scene: Scene, judgings: int) -> float | None:
     if not judgings or not scene.improvements:
         return None
     steps = [row.judged_as or 0 for row in scene.improvements]
-    best = [row.score or 0.0 for row in scene.improvements]
+    best = [row.counts or 0.0 for row in scene.improvements]
     reached = [bisect_left(steps, number + 1) for number in range(1, judgings + 1)]
     return sum(best[place - 1] if place else 0.0 for place in reached) / judgings
 

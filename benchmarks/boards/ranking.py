@@ -11,24 +11,12 @@ from datetime import datetime
 from statistics import geometric_mean, median_high
 from typing import Generic, TypeVar
 
-from ..states import BOUNDS, TIMINGS
+from ..harness import what_counts
+from ..states import TIMINGS
 
 Key = TypeVar("Key", bound=Hashable)
 NORMAL_95 = 1.959964  # half the width of a 95 % interval in standard errors
 _LEAST_HALF = 0.002  # of the interval of a bound, whose upper end may be its score
-
-
-def is_bound(trust: str) -> bool:
-    """Whether no more than a bound on the times of a judging is known."""
-    return trust in BOUNDS
-
-
-def what_counts(score: float, lo: float, trust: str) -> float:
-    """The figure by which a score is ranked: of a bound the lower end of its interval.
-
-    The end tells the score with baselines that are launched without gaps, as they are beside a replayed kernel.
-    """
-    return lo if is_bound(trust) else score
 
 
 def what_reaches(score: float, lo: float, hi: float, trust: str) -> float:

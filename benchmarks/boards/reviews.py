@@ -12,15 +12,15 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
-from ..harness import Verdict, read_alike
+from ..harness import BOUND_TRUSTS, Verdict, is_bound, read_alike
 from ..models import (
     DeletedScore,
     Evaluation,
     ModerationAction,
     Refusal,
 )
-from ..states import AUDITED, BOUNDED, BOUNDS, REPLAYED, TIMINGS, ActionKind, EvaluationReason, MethodKind, Moderation
-from .ranking import SpeedupEstimate, is_bound, pooled
+from ..states import AUDITED, BOUNDED, REPLAYED, TIMINGS, ActionKind, EvaluationReason, MethodKind, Moderation
+from .ranking import SpeedupEstimate, pooled
 
 AUDIT, QUICK = EvaluationReason.AUDIT, EvaluationReason.QUICK
 AUDITS = (EvaluationReason.AUDIT, EvaluationReason.VERIFICATION)
@@ -173,7 +173,7 @@ def _contradiction(evaluation: Evaluation, same_code: list[Evaluation], exact: l
     def is_settled(item: Any) -> bool:
         return confirmed is not None and item.finished is not None and item.finished <= confirmed
 
-    for trust, lower in ((REPLAYED, BOUNDS), (BOUNDED, (AUDITED,))):
+    for trust, lower in ((REPLAYED, BOUND_TRUSTS), (BOUNDED, (AUDITED,))):
         high, low = [row for row, known in scored if known == trust], [row for row, known in scored if known in lower]
         for highs, lows in (
             (high, [row for row in low if not is_settled(row)]),

@@ -13,7 +13,8 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.db.models import Count, Q, QuerySet
 from django.http import Http404
 
-from ..boards.ranking import Entry, rank, what_counts
+from ..boards.ranking import Entry, rank
+from ..harness import what_counts
 from ..models import CONTEST_SEEN, Contest, ContestEntry, ContestTask, DeviceKind, Evaluation, Submission, Task
 from ..querysets import counted, teams_of_member
 from ..states import FINISHED, ContestState, Moderation, Visibility

@@ -57,6 +57,7 @@ from .sandbox.isolation import Child, Isolation, Room, child_code, demand_isolat
 from .sandbox.outbox import NotTaken, TooMuch, read_file
 from .sandbox.seccomp import builder_program, candidate_program, gpu_program
 from .sandbox.seccomp import supported as seccomp_supported
+from .scores.counting import BOUND_TRUSTS, is_bound, what_counts
 from .scores.scoring import geometric_mean
 from .scores.sol import sol_score
 from .selfcheck import builds_ahead, self_test
@@ -83,6 +84,7 @@ from .together import judge_together
 from .tracks import CPU, Device, devices_here, keep_ready, room_with_gpu, versions_on
 
 __all__ = [
+    "BOUND_TRUSTS",
     "CPU",
     "DEVICE_STUCK",
     "DTYPES",
@@ -172,6 +174,7 @@ __all__ = [
     "host_compiler",
     "host_compiler_version",
     "inside",
+    "is_bound",
     "is_prepared",
     "is_python",
     "isolation_in_force",
@@ -209,6 +212,7 @@ __all__ = [
     "tvm_ffi_version",
     "versions_on",
     "weight_of_key",
+    "what_counts",
     "workshop",
 ]
 

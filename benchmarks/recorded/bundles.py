@@ -22,8 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from ..boards.ranking import is_bound
-from ..harness import geometric_mean, weight_of_key
+from ..harness import geometric_mean, is_bound, weight_of_key
 
 FORMAT, VERSION = "kbench-recorded", 1
 SHIPPED = Path(__file__).parent / "shipped"  # the bundles that come with kbench

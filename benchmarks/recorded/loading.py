@@ -11,8 +11,9 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from ..boards.ranking import Entry, rank, what_counts
+from ..boards.ranking import Entry, rank
 from ..extensions import Loaded, extensions
+from ..harness import what_counts
 from ..models import RecordedBundle, RecordedEntry
 from .bundles import SHIPPED, BundleEntry, BundleHeader, format_of, read_bundle
 

@@ -16,8 +16,8 @@ from django.db.models import Count, Q
 from django.http import Http404
 
 from ..boards.comparing import Mark, MethodFigures, common, curve, figures
-from ..boards.ranking import what_counts
 from ..boards.tradeoffs import mean_energy
+from ..harness import what_counts
 from ..models import RecordedBundle, RecordedEntry, Task
 from ..querysets import best_known_first
 from ..selectors import PAGE_ROWS

@@ -12,11 +12,11 @@ from django.core.paginator import Page
 from django.db.models import Case, Exists, OuterRef, Prefetch, Subquery, Value, When
 from django.http import Http404
 
-from ..harness import Source, Verdict
+from ..harness import Source, Verdict, is_bound
 from ..models import DeviceKind, Evaluation, Submission, Task, TaskVersion, Team
 from ..querysets import HEAVY, User, counted, teams_of_member
 from ..selectors import evaluation_for, page_by_key, submission_for, visible_standings
-from ..states import BOUNDS, EvaluationReason, Moderation, Origin, Priority, State
+from ..states import EvaluationReason, Moderation, Origin, Priority, State
 
 EXPORT_ROWS_MAX = 100  # a source may have 256 KiB
 
@@ -133,7 +133,7 @@ def side_for(user: User, code: uuid.UUID) -> tuple[Submission, Evaluation]:
 
 
 def _counts(evaluation: Evaluation) -> float | None:
-    return evaluation.score_lo if evaluation.timing_trust in BOUNDS else evaluation.score
+    return evaluation.score_lo if is_bound(evaluation.timing_trust) else evaluation.score
 
 
 def _record(evaluation: Evaluation) -> uuid.UUID | None:

@@ -103,7 +103,7 @@ class Bandit:
             for candidate, name in zip(members, names, strict=True):
                 if name in stands:
                     stands[name].play(_gain(candidate, scores), candidate.cost.usd)
-            scores.update({item.id: item.score for item in members if item.score is not None})
+            scores.update({item.id: item.counts for item in members if item.counts is not None})
         return stands
 
     def _asked(self, item: CandidateView, stands: Mapping[str, ArmRecord], seed: int) -> str | None:
@@ -135,12 +135,12 @@ def probabilities(stands: Mapping[str, ArmRecord]) -> dict[str, float]:
 
 def _gain(candidate: CandidateView, scores: Mapping[str, float]) -> float:
     """Log of the speedup over the best parent; a loss counts as nothing."""
-    if candidate.score is None:
+    if candidate.counts is None:
         return 0.0
     parents = [scores[name] for name in candidate.parents if name in scores]
     if not parents:
         return FIRST_CORRECT_GAIN
-    return max(0.0, math.log(candidate.score / max(parents)))
+    return max(0.0, math.log(candidate.counts / max(parents)))
 
 
 def _arm(item: Any) -> Arm:

@@ -152,7 +152,8 @@ def _remarks(request: ProposalRequest, base: CandidateView) -> list[str]:
 
 def _kernel(request: ProposalRequest, candidate: CandidateView, *, base: bool) -> str:
     title = "## Base kernel" if base else "## Kernel"
-    head = f"{title} {candidate.id}, score {candidate.score:.3f}, named {one_line(candidate.name, 80)}"
+    counted = f" (what counts is {candidate.counts:.3f}{candidate.counted_where})" if candidate.counted_where else ""
+    head = f"{title} {candidate.id}, score {candidate.score:.3f}{counted}, named {one_line(candidate.name, 80)}"
     assert candidate.result is not None  # noqa: S101 - only correct ones are shown
     return "\n".join([head, times(candidate.result), fenced(request.view.source(candidate), "source of the kernel")])
 

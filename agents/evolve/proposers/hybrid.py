@@ -34,7 +34,7 @@ class TemplateLine:
 
     @property
     def best(self) -> float | None:
-        return max((item.score for item in self.kernels if item.score is not None), default=None)
+        return max((item.counts for item in self.kernels if item.counts is not None), default=None)
 
     @property
     def hopeless(self) -> bool:
@@ -43,7 +43,7 @@ class TemplateLine:
 
     @property
     def trials(self) -> list[Trial]:
-        return [Trial(item.params, item.score or item.estimate) for item in self.kernels if item.params is not None]
+        return [Trial(item.params, item.counts or item.estimate) for item in self.kernels if item.params is not None]
 
 
 class Hybrid(Anthropic):

@@ -83,7 +83,7 @@ class TemplateEvo:
 
     def _move(self, template: Template, request: ProposalRequest) -> Move | None:
         """What this slot is asked, after all slots of this generation that come before it."""
-        trials = [Trial(genome, item.score or item.estimate) for item, genome in _tried(template, request)]
+        trials = [Trial(genome, item.counts or item.estimate) for item, genome in _tried(template, request)]
         won = [genome for genome, _ in warm_start(template, request.memory.settings)] if request.memory else []
         known = tuple((template.space.key(trial.genome), trial.fitness) for trial in trials)
         asked = (request.task.name, request.rng.seed, request.generation, known, len(won))

@@ -12,8 +12,9 @@ from django.core.paginator import Page
 
 from benchmarks.boards import selectors as board_selectors
 from benchmarks.boards.orders import BY_RANK
-from benchmarks.boards.ranking import baseline_scores, what_counts
+from benchmarks.boards.ranking import baseline_scores
 from benchmarks.boards.selectors import EVERYTHING, BoardKey, EntryFilter
+from benchmarks.harness import what_counts
 from benchmarks.models import BaselineResult, Standing
 from benchmarks.templatetags.whiskers import Axis
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from benchmarks.boards.comparing import Share
-from benchmarks.boards.ranking import what_counts
 from benchmarks.boards.scales import Scale, Tick, round_steps
+from benchmarks.harness import what_counts
 from benchmarks.models import Evaluation
 
 WIDTH, HEIGHT = 720, 300
