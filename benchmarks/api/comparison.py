@@ -18,7 +18,7 @@ from benchmarks import selectors
 from benchmarks.boards import overview
 from benchmarks.boards.comparing import FAST_AT, MethodFigures, curve
 from benchmarks.boards.overview import Cell, Comparison, Row
-from benchmarks.boards.ranking import SpeedupEstimate
+from benchmarks.harness import SpeedupEstimate
 from benchmarks.models import Method
 from benchmarks.views.compare import METHODS_MAX, wanted_slugs
 from benchmarks.views.leaderboards import best_first

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..harness import what_counts
-from .ranking import NORMAL_95, SpeedupEstimate, what_reaches
+from ..harness import NORMAL_95, SpeedupEstimate, what_counts
+from .ranking import what_reaches
 
 FAST_AT = (0.0, 1.0, 1.5, 2.0, 3.0)  # the p of the columns of an overall board
 

@@ -1,22 +1,19 @@
 """How scores become ranks: pure functions over intervals, without a database.
 
-Rank groups by overlapping intervals, pooling of judgings of the same code, and the places of the baselines. Does NOT
-decide which entries are ranked: that is `standings.py`.
+Rank groups by overlapping intervals, and the places of the baselines. Does NOT decide which entries are ranked: that is
+`standings.py`.
 """
 
-import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from statistics import geometric_mean, median_high
+from statistics import geometric_mean
 from typing import Generic, TypeVar
 
 from ..harness import what_counts
 from ..states import TIMINGS
 
 Key = TypeVar("Key", bound=Hashable)
-NORMAL_95 = 1.959964  # half the width of a 95 % interval in standard errors
-_LEAST_HALF = 0.002  # of the interval of a bound, whose upper end may be its score
 
 
 def what_reaches(score: float, lo: float, hi: float, trust: str) -> float:
@@ -72,58 +69,6 @@ def _groups(entries: Iterable[Entry[Key]]) -> list[list[Entry[Key]]]:
         else:
             groups.append([entry])
     return groups
-
-
-@dataclass(frozen=True)
-class SpeedupEstimate:
-    """A speedup with its 95 % interval. Of a `bound` the lower end also tells what gaps between launches may hide."""
-
-    score: float
-    lo: float
-    hi: float
-    bound: bool = False
-
-    @property
-    def error(self) -> float:
-        """The standard error of the logarithm; of a bound by its upper side, since its gap is no matter of chance."""
-        if self.bound:
-            return max(math.log(self.hi / self.score), _LEAST_HALF) / NORMAL_95
-        return max(math.log(self.hi / self.lo) / (2 * NORMAL_95), 1e-6)
-
-
-def pooled(estimates: Sequence[SpeedupEstimate]) -> SpeedupEstimate:
-    """Several judgings of the same code as one: the mean of their logarithms, weighted by how sure each is.
-
-    Where judgings differ by more than their intervals allow, the pooled interval is widened to what they show, but not
-    above the highest of theirs: no slow judging may make a code reach further. Beside judgings that are none, a bound
-    counts if it lies below the interval of their mean: its score is too high rather than too low, and a code could else
-    avoid being replayed where it would do badly. Where all are bounds, the lower end is as far from the score as in the
-    middle one: neither the luckiest nor the unluckiest judging decides.
-    """
-    sure = [item for item in estimates if not item.bound]
-    if not sure:
-        return _mean_of_bounds(estimates)
-    known = _mean(sure)
-    return _mean([*sure, *(item for item in estimates if item.bound and item.hi < known.lo)])
-
-
-def _mean(estimates: Sequence[SpeedupEstimate]) -> SpeedupEstimate:
-    if len(estimates) == 1:
-        return estimates[0]
-    logs = [math.log(item.score) for item in estimates]
-    weights = [1 / item.error**2 for item in estimates]
-    mean = math.fsum(weight * log for weight, log in zip(weights, logs, strict=True)) / math.fsum(weights)
-    surprise = math.fsum(weight * (log - mean) ** 2 for weight, log in zip(weights, logs, strict=True))
-    spread = max(1.0, surprise / (len(estimates) - 1))
-    half = NORMAL_95 * math.sqrt(spread / math.fsum(weights))
-    highest = max(item.hi for item in estimates)
-    return SpeedupEstimate(math.exp(mean), math.exp(mean - half), min(math.exp(mean + half), highest))
-
-
-def _mean_of_bounds(estimates: Sequence[SpeedupEstimate]) -> SpeedupEstimate:
-    mean = _mean(estimates)
-    below = median_high(item.score / item.lo for item in estimates)
-    return SpeedupEstimate(mean.score, min(mean.lo, mean.score / below), mean.hi, bound=True)
 
 
 @dataclass(frozen=True)

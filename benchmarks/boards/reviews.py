@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
-from ..harness import BOUND_TRUSTS, Verdict, is_bound, read_alike
+from ..harness import BOUND_TRUSTS, SpeedupEstimate, Verdict, is_bound, pooled, read_alike
 from ..models import (
     DeletedScore,
     Evaluation,
@@ -20,7 +20,6 @@ from ..models import (
     Refusal,
 )
 from ..states import AUDITED, BOUNDED, REPLAYED, TIMINGS, ActionKind, EvaluationReason, MethodKind, Moderation
-from .ranking import SpeedupEstimate, pooled
 
 AUDIT, QUICK = EvaluationReason.AUDIT, EvaluationReason.QUICK
 AUDITS = (EvaluationReason.AUDIT, EvaluationReason.VERIFICATION)

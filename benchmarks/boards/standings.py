@@ -12,7 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import QuerySet
 
-from ..harness import Report, Verdict, is_bound, what_counts
+from ..harness import Report, SpeedupEstimate, Verdict, is_bound, what_counts
 from ..models import (
     Evaluation,
     Standing,
@@ -23,7 +23,7 @@ from ..notifications import telling
 from ..querysets import counted
 from ..states import BOUNDED, TIMINGS, MethodKind, Moderation, TaskVersionStatus, Visibility
 from .labels import is_ranked
-from .ranking import Entry, SpeedupEstimate, rank
+from .ranking import Entry, rank
 from .reviews import AUDITS, holder_of, judgings_of_same_code, pooled_estimate, review_reason
 
 RENEWED_FROM = 50  # of a holder's accepted evaluations, best first, when its row is written anew

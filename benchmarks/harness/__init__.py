@@ -58,6 +58,7 @@ from .sandbox.outbox import NotTaken, TooMuch, read_file
 from .sandbox.seccomp import builder_program, candidate_program, gpu_program
 from .sandbox.seccomp import supported as seccomp_supported
 from .scores.counting import BOUND_TRUSTS, is_bound, what_counts
+from .scores.pooling import NORMAL_95, SpeedupEstimate, pooled
 from .scores.scoring import geometric_mean
 from .scores.sol import sol_score
 from .selfcheck import builds_ahead, self_test
@@ -92,6 +93,7 @@ __all__ = [
     "LANGUAGES",
     "LANGUAGE_OF_SUFFIX",
     "METRICS",
+    "NORMAL_95",
     "ONE_SHAPE",
     "PROCESSOR_KINDS",
     "STALLS",
@@ -131,6 +133,7 @@ __all__ = [
     "SharedMemory",
     "Shelf",
     "Source",
+    "SpeedupEstimate",
     "StageReport",
     "StaticCheck",
     "Step",
@@ -190,6 +193,7 @@ __all__ = [
     "make_links",
     "never_cancelled",
     "object_key",
+    "pooled",
     "prepare_side_by_side",
     "prepare_task",
     "processor",

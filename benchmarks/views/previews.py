@@ -15,9 +15,8 @@ from django.urls import reverse
 
 from benchmarks import selectors
 from benchmarks.boards import selectors as board_selectors
-from benchmarks.boards.ranking import SpeedupEstimate
 from benchmarks.boards.selectors import BoardKey
-from benchmarks.harness import Verdict
+from benchmarks.harness import SpeedupEstimate, Verdict
 from benchmarks.models import Evaluation, RecordedEntry, Standing, TaskVersion
 from benchmarks.recorded import selectors as recorded
 from benchmarks.states import Moderation, Visibility

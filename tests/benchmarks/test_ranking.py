@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.boards.ranking import Entry, SpeedupEstimate, baseline_scores, pooled, rank
+from benchmarks.boards.ranking import Entry, baseline_scores, rank
+from benchmarks.harness import SpeedupEstimate, pooled
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -14,7 +14,7 @@ from django.test import Client
 from django.urls import reverse
 from PIL import Image
 
-from benchmarks.boards.ranking import SpeedupEstimate
+from benchmarks.harness import SpeedupEstimate
 from benchmarks.models import RecordedEntry, RuleSet
 from benchmarks.moderation import decisions
 from benchmarks.recorded.loading import load_bundle

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.boards.ranking import SpeedupEstimate
+from benchmarks.harness import SpeedupEstimate
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
