@@ -25,6 +25,7 @@ JUDGINGS_MAX = 5000
 MINUTES_MAX = 24 * 60
 USD_MAX = 1000
 SEED_MAX = 2**53 - 1
+CONFIRMATIONS = 4  # judgings of the two best candidates when a run ends
 CURRICULUM = 3  # generations without gain after which it ends
 
 
@@ -159,6 +160,7 @@ class RunForm(BudgetForm):
                 seed=self.seed_or_drawn(),
                 caps=self.caps(),
                 target=data.get("target"),
+                confirmations=CONFIRMATIONS,
                 verifiers=self._verifiers(),
                 curriculum=CURRICULUM if data["curriculum"] else None,
                 concurrency=self._concurrency(BY_NAME[data["proposer"]]),

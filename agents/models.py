@@ -163,6 +163,8 @@ class Candidate(models.Model):
     score = models.FloatField(null=True, blank=True)
     score_lo = models.FloatField(null=True, blank=True)
     score_hi = models.FloatField(null=True, blank=True)
+    judgings = models.PositiveSmallIntegerField(default=1)  # how many judgings of it the score is pooled from
+    estimates = models.JSONField(default=list, blank=True)  # score, both ends and trust of each, if there are several
     vs_eager = models.FloatField(null=True, blank=True)
     vs_compile = models.FloatField(null=True, blank=True)
     timing_trust = models.CharField(max_length=40, blank=True)

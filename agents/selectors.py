@@ -303,6 +303,15 @@ def curriculum(scene: Scene) -> CurriculumSummary | None:
     return CurriculumSummary(found[0].payload["config"], found[0].seq, ended)
 
 
+# --- confirming ---------------------------------------------------------------------------------------------------
+
+
+def confirming(scene: Scene) -> list[str]:
+    """The candidates that are judged again because the run is about to end; none before."""
+    found = log_rows(scene.run, kind="confirming", at=scene.at or scene.run.last_seq)[:1]
+    return list(found[0].payload["candidates"]) if found else []
+
+
 # --- verifiers -----------------------------------------------------------------------------------------------------
 
 

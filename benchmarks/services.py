@@ -4,6 +4,7 @@ Each writes rows and wakes a worker. Raises Refused for requests that cannot be 
 evaluation on (`judgings/moves.py`).
 """
 
+import uuid
 from typing import cast
 
 from django.conf import settings
@@ -130,11 +131,12 @@ def evaluation_create(
     priority: int = Priority.PERSON,
     supersedes: Evaluation | None = None,
     compiled: bool = False,
+    code: uuid.UUID | None = None,
 ) -> Evaluation:
     """Queue one judging of `submission`; judging again never edits an earlier evaluation.
 
-    `version` of the task is by default the one that it was submitted for. With `compiled` no compile worker is needed:
-    the judge has the build already, or compiles the source itself.
+    `version` of the task is by default the one that it was submitted for; `code` is drawn if it is not given. With
+    `compiled` no compile worker is needed: the judge has the build already, or compiles the source itself.
     """
     with transaction.atomic():
         evaluation = Evaluation.objects.create(
@@ -147,6 +149,7 @@ def evaluation_create(
             supersedes=supersedes,
             queued=timezone.now(),
             built=timezone.now() if compiled else None,
+            code=code or uuid.uuid4(),
         )
         tell(evaluation, queue_changed=True)
         (wake_judge if compiled else wake_compile)(evaluation.device_kind.slug)

@@ -109,6 +109,7 @@ class BestOut(Schema):
     candidate: str
     score: float
     counts: float = Field(description=COUNTS)
+    judgings: int = Field(description="how many judgings of it the score is pooled from")
     source_sha256: str
     evaluation: str | None
 
@@ -206,6 +207,7 @@ def _best_out(row: Candidate | None) -> BestOut | None:
         candidate=row.key,
         score=row.score,
         counts=row.counts,
+        judgings=row.judgings,
         source_sha256=row.source_sha256,
         evaluation=row.ticket or None,
     )

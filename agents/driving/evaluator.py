@@ -5,6 +5,7 @@ Does NOT judge.
 """
 
 import asyncio
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from benchmarks import services as judging
 from benchmarks.judgings import moves
 from benchmarks.judgings.waiting import waiting_reason
 from benchmarks.models import Evaluation, Payer
-from benchmarks.states import Origin, Priority, State
+from benchmarks.states import EvaluationReason, Origin, Priority, State
 
 from .. import moderation
 from ..evolve.events import Live
@@ -56,6 +57,10 @@ class SiteEvaluator:
             except judging.Refused:
                 await asyncio.sleep(REFUSED_EVERY_S)
 
+    async def again(self, ticket: str, number: int, source: str, language: str) -> str:
+        """Another judging of the same submission, under the same rules."""
+        return await self.desk.call(_judged_again, ticket, number)
+
     async def wait(self, ticket: str, live: Live) -> JudgeResult:
         told = None
         while True:
@@ -91,6 +96,23 @@ def submitted(run: Run, key: str, source: str, language: str, payer: Payer | Non
     )
     moderation.follow(run, key)
     return str(evaluation.code)
+
+
+def _judged_again(ticket: str, number: int) -> str:
+    """The code of the evaluation; the same number again is the same one."""
+    code = uuid.uuid5(uuid.UUID(ticket), str(number))
+    first = Evaluation.objects.select_related("submission").get(code=ticket)
+    if not Evaluation.objects.filter(code=code).exists():
+        judging.evaluation_create(
+            first.submission,
+            version=first.task_version,
+            device_kind=first.device_kind,
+            ruleset=first.ruleset,
+            reason=EvaluationReason.REJUDGE,
+            priority=Priority.AGENT,
+            code=code,
+        )
+    return str(code)
 
 
 def _look(ticket: str) -> JudgeResult | EvaluationProgress:

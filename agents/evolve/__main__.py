@@ -106,6 +106,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--curriculum", type=int, default=None, help="one configuration first, until so many generations bring no gain")
     add("--target", type=float, default=None, help="stop at this score")
     add("--audit-fraction", type=_amount, default=0.05, help="share of the rejected candidates that is judged anyway")
+    add(
+        "--confirmations",
+        type=int,
+        default=4,
+        help="judgings of the best candidates when the run ends, at most a fifth",
+    )
     add("--roofline-fraction", type=float, default=None, help="stop at this fraction of the roofline")
     add("--options", type=json.loads, default={}, help="settings of the proposer, a JSON object")
     add("--kernel", type=Path, default=None, help="whose constants are tuned; by default the one that comes with TASK")
@@ -145,7 +151,7 @@ def _begin(log: JsonlLog, options: argparse.Namespace) -> None:
     caps = Caps.from_json(chosen) if chosen else RunConfig(task="").caps
     place = _device(options.device, RunConfig(task="", language=options.language))
     taken = ("task", "language", "proposer", "seed", "generation_size", "concurrency", "islands")
-    stops = ("audit_fraction", "plateau", "curriculum", "target", "roofline_fraction")
+    stops = ("audit_fraction", "plateau", "curriculum", "target", "roofline_fraction", "confirmations")
     config = RunConfig(
         **{name: getattr(options, name) for name in (*taken, *stops)},
         options={**options.options, **_kernel(options)},
@@ -242,7 +248,8 @@ def _report(state: RunState, folder: Path, *, as_json: bool) -> int:
         "reason": state.reason,
     }
     if not as_json:
-        found = f"{best.id} at {best.score:.3f}×" if best is not None else "no correct kernel"
+        again = f", confirmed by {best.judgings - 1} more judgings" if best is not None and best.judgings > 1 else ""
+        found = f"{best.id} at {best.score:.3f}×{again}" if best is not None else "no correct kernel"
         click.echo(f"{state.config.task}: {found} after {state.budget.spent.judgings} judgings")
     click.echo(json.dumps(document))
     return FOUND if best is not None else NOT_FOUND

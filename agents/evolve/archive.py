@@ -17,7 +17,7 @@ from benchmarks.harness import what_counts
 
 from .budget import Cost
 from .events import LogEvent
-from .model import ArchiveView, CandidateView, JudgeResult, NoProposal, Proposal, Reason, VerifierOpinion
+from .model import ArchiveView, CandidateView, JudgeResult, NoProposal, Proposal, Reason, VerifierOpinion, leading
 
 _SHARED = re.compile(r"\b__shared__\b")
 _KERNELS = re.compile(r"<<<|\bcuLaunchKernel\b|\bparallel_for\b|#\s*pragma\s+omp\s+parallel|\[\s*grid\w*\s*\]\s*\(")
@@ -243,6 +243,14 @@ def _finished(archive: Archive, event: LogEvent) -> None:
             archive.best = candidate.id
 
 
+def _confirmed(archive: Archive, event: LogEvent) -> None:
+    candidate = archive.candidates[str(event.candidate)]
+    result = result_from_json(event.payload["result"])
+    archive._change(candidate.id, confirmations=(*candidate.confirmations, result))
+    best = leading(archive.candidates.values())
+    archive.best = best.id if best is not None else None
+
+
 def _migrated(archive: Archive, event: LogEvent) -> None:
     island = event.payload["to_island"]
     archive._settle(archive.candidates[str(event.candidate)], island)
@@ -263,6 +271,7 @@ _HANDLERS: Mapping[str, Callable[[Archive, LogEvent], None]] = {
     "verdict": _verdict,
     "evaluation.submitted": _submitted,
     "evaluation.finished": _finished,
+    "confirmation.finished": _confirmed,
     "migration": _migrated,
     "budget.settled": _settled,
 }

@@ -101,6 +101,11 @@ def judge_lease(candidate: str) -> str:
     return f"{candidate}/judge"
 
 
+def confirm_lease(candidate: str, number: int) -> str:
+    """Of a judging that confirms a candidate; it ends as the lease of its first judging does."""
+    return f"{candidate}/confirm-{number}/judge"
+
+
 def verify_lease(candidate: str, verifier: str) -> str:
     return f"{candidate}/verify/{verifier}"
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from .budget import Caps
 
+CONFIRMING_SHARE = 5  # at most the fifth part of a run's judgings
+
 
 class ConfigError(ValueError):
     """A run that makes no sense; the text names the setting."""
@@ -37,6 +39,7 @@ class RunConfig:
     translate_attempts: int = 5
     audit_fraction: float = 0.05  # of what verifiers reject and is judged all the same
     judging_bound_s: float = 300.0  # the longest that one judging can take
+    confirmations: int = 0  # judgings of the best candidates when the run ends, at most a fifth of the cap
     options: Mapping[str, Any] = field(default_factory=dict)  # of the proposer, plain JSON
 
     def __post_init__(self) -> None:
@@ -49,6 +52,7 @@ class RunConfig:
             "translate_attempts",
         ):
             _demand(getattr(self, name) >= 1, f"{name} must be at least 1")
+        _demand(self.confirmations >= 0, "confirmations must not be below 0")
         _demand(0 <= self.audit_fraction <= 1, "audit_fraction must be between 0 and 1")
         _demand(self.judging_bound_s > 0, "judging_bound_s must be more than 0")
         for optional in ("plateau", "curriculum", "target", "roofline_fraction"):
@@ -58,6 +62,12 @@ class RunConfig:
         _demand(screened, "curriculum needs the verifier screen, which times one configuration")
         endless = self.plateau is None and self.caps == Caps()
         _demand(not endless, "a run needs a cap or a plateau, or it would never end")
+
+    @property
+    def held_back(self) -> int:
+        """How many judgings are left for the end."""
+        cap = self.caps.judgings
+        return self.confirmations if cap is None else min(self.confirmations, cap // CONFIRMING_SHARE)
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "caps": self.caps.to_json(), "verifiers": list(self.verifiers)}

@@ -63,6 +63,9 @@ class LocalEvaluator:
         self._sources[candidate_key] = Source(source, language)
         return candidate_key
 
+    async def again(self, ticket: str, number: int, source: str, language: str) -> str:
+        return await self.submit(f"{ticket}.again-{number}", source, language)
+
     async def wait(self, ticket: str, live: Live) -> JudgeResult:
         file = self.results / f"{ticket}.json"
         if not file.exists():

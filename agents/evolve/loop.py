@@ -17,6 +17,7 @@ from . import book as books
 from .begin import create, fork
 from .book import Book, LeaseMeter
 from .budget import Cost
+from .confirming import Confirming
 from .events import Draft, EventLog, Live
 from .memory import RunMemory
 from .model import CandidateView, Evaluator, Proposer, RacingVerifier, Verifier, guarded
@@ -92,6 +93,7 @@ class _Drive:
     meters: dict[str, LeaseMeter] = field(default_factory=dict)
     hold: asyncio.Event = field(default_factory=asyncio.Event)
     round: Round | None = None
+    confirming: Confirming | None = None
 
     def __post_init__(self) -> None:
         races = any(isinstance(item, RacingVerifier) for item in self.verifiers)
@@ -127,7 +129,7 @@ class _Drive:
                 await _end({work})
                 await self._wind_up(stop)
         finally:
-            await _end({work, watch, *(self.round.submitting if self.round is not None else ())})
+            await _end({work, watch, *self._submitting})
         return _outcome(self.state)
 
     def _enter(self) -> None:
@@ -152,16 +154,25 @@ class _Drive:
         while True:
             if self.state.generation is not None and not await self._generation():
                 return None
-            stop = stop_reason(self.state)
+            stop = _decided(self.state) or stop_reason(self.state)
             if stop is not None:
-                return stop
+                return await self._confirmed(stop)
             await self._wait_for_provider()
             if self.hold.is_set():
                 self._pause("")
                 return None
             self.opening.migrate()
             if not self.opening.open():
-                return Stop("budget", "the next candidate does not fit into the budget")
+                return await self._confirmed(Stop("budget", "the next candidate does not fit into the budget"))
+
+    async def _confirmed(self, stop: Stop) -> Stop | None:
+        """Judges the leaders again before the run ends. None if it pauses."""
+        load, bound = self.book.log.get_source, self.opening.judging
+        self.confirming = Confirming(self.book, self.evaluator, load, self.live, self.hold, bound)
+        if await self.confirming.run(stop):
+            return stop
+        self._pause("")
+        return None
 
     async def _generation(self) -> bool:
         """Works on the open generation and closes it. False if the run paused before."""
@@ -201,18 +212,27 @@ class _Drive:
 
     async def _wind_up(self, stop: Stop) -> None:
         """Withdraws candidates that are being judged, settles every lease and ends the run, all within a second."""
-        if self.round is not None and self.round.submitting:
-            await asyncio.wait(self.round.submitting, timeout=_GRACE_S / 2)
-            await _end(self.round.submitting)
-        judging = [item for item in self._in_flight() if item.state == "judging"]
-        await asyncio.gather(*(self._withdraw(item) for item in judging))
+        if self._submitting:
+            await asyncio.wait(self._submitting, timeout=_GRACE_S / 2)
+            await _end(self._submitting)
+        judging = [(item.id, item.ticket or "") for item in self._in_flight() if item.state == "judging"]
+        again = [(str(_candidate_of(lease)), ticket) for lease, ticket in self.state.confirmation_tickets.items()]
+        await asyncio.gather(*(self._withdraw(*item) for item in (*judging, *again)))
         self._finish(stop)
 
-    async def _withdraw(self, candidate: CandidateView) -> None:
-        fault = await guarded(lambda: asyncio.wait_for(self.evaluator.withdraw(candidate.ticket or ""), _GRACE_S))
+    @property
+    def _submitting(self) -> set[asyncio.Task[None]]:
+        """What is handed to the judge at this moment."""
+        return {
+            *(self.round.submitting if self.round else ()),
+            *(self.confirming.submitting if self.confirming else ()),
+        }
+
+    async def _withdraw(self, candidate: str, ticket: str) -> None:
+        fault = await guarded(lambda: asyncio.wait_for(self.evaluator.withdraw(ticket), _GRACE_S))
         if isinstance(fault, Exception):
-            text = f"{candidate.id} could not be withdrawn: {type(fault).__name__}: {fault}"
-            self.book.commit(Draft("error", candidate.id, {"text": text}))
+            text = f"{candidate} could not be withdrawn: {type(fault).__name__}: {fault}"
+            self.book.commit(Draft("error", candidate, {"text": text}))
 
     def _in_flight(self) -> list[CandidateView]:
         generation = self.state.generation
@@ -244,13 +264,17 @@ class _Drive:
             return self.wall.elapsed()
         if lease.endswith("/propose"):
             return self.meters[name].total if name in self.meters else Cost()
+        if lease == books.judge_lease(name):
+            since_s = self.round.submitted_at_s.get(name) if self.round is not None else None
+            judging = self.state.archive.candidates[name].state == "judging"
+            return self._judged(since_s, cost) if judging else Cost()
         if lease.endswith("/judge"):
-            return self._judged(name, cost) if self.state.archive.candidates[name].state == "judging" else Cost()
+            since_s = self.confirming.submitted_at_s.get(lease) if self.confirming is not None else None
+            return self._judged(since_s, cost) if lease in self.state.confirmation_tickets else Cost()
         return cost
 
-    def _judged(self, name: str, bound: Cost) -> Cost:
+    def _judged(self, since_s: float | None, bound: Cost) -> Cost:
         """The cost of a judging that was given up: at most the time since it was submitted."""
-        since_s = self.round.submitted_at_s.get(name) if self.round is not None else None
         if since_s is None:
             return bound
         return Cost(judgings=1, judging_s=min(bound.judging_s, asyncio.get_running_loop().time() - since_s))
@@ -293,6 +317,11 @@ class _Wall:
 
 
 _STOPPED = Stop("stopped", "stopped by its owner")
+
+
+def _decided(state: RunState) -> Stop | None:
+    """Why the run ends, if that was settled before its leaders were judged again."""
+    return Stop(state.confirming.reason, state.confirming.text) if state.confirming is not None else None
 
 
 async def _end(tasks: Collection[asyncio.Task[Any]]) -> None:

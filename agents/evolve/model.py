@@ -4,11 +4,11 @@ There are three kinds of plug-in: a `Proposer` makes sources, a `Verifier` check
 `Evaluator` has it judged. Not covered: the order of calls (`loop.py`) and the meaning of a log (`archive.py`).
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
-from benchmarks.harness import TaskSpec, is_bound, what_counts
+from benchmarks.harness import SpeedupEstimate, TaskSpec, is_bound, pooled, what_counts
 
 from .budget import Caps, Cost
 from .events import Live
@@ -120,6 +120,14 @@ class JudgeResult:
             return None
         return what_counts(self.score, self.ci95[0] if self.ci95 else self.score, self.timing_trust or "")
 
+    @property
+    def estimate(self) -> SpeedupEstimate | None:
+        """Its score for pooling."""
+        if self.score is None:
+            return None
+        lo, hi = self.ci95 or (self.score, self.score)
+        return SpeedupEstimate(self.score, lo, hi, is_bound(self.timing_trust or ""))
+
 
 @dataclass(frozen=True)
 class CandidateView:
@@ -151,26 +159,46 @@ class CandidateView:
     result: JudgeResult | None = None
     reused_from: str | None = None  # whose result this is, where the binaries are the same
     cost: Cost = field(default_factory=Cost)
+    confirmations: tuple[JudgeResult, ...] = ()  # of the same source, at the end of the run
 
     @property
     def correct(self) -> bool:
-        return self.result is not None and self.result.correct
+        """Whether each judging of it that says something about the kernel accepted it."""
+        again = all(item.correct or item.ours for item in self.confirmations)
+        return self.result is not None and self.result.correct and again
+
+    @property
+    def judgings(self) -> int:
+        """How many judgings its score is pooled from."""
+        return 1 + sum(item.correct for item in self.confirmations) if self.correct else 0
+
+    @property
+    def pooled(self) -> SpeedupEstimate | None:
+        """Of all judgings that accepted it; None unless it is correct."""
+        if self.result is None or not self.correct:
+            return None
+        known = [item.estimate for item in (self.result, *self.confirmations) if item.correct]
+        return pooled([item for item in known if item is not None]) if self.result.estimate is not None else None
 
     @property
     def score(self) -> float | None:
         """None unless the judge accepted it."""
+        if self.confirmations:
+            return self.pooled.score if self.pooled is not None else None
         return self.result.score if self.result is not None and self.result.correct else None
 
     @property
     def counts(self) -> float | None:
         """What counts of its score where candidates are compared; None unless the judge accepted it."""
+        if self.confirmations:
+            known = self.pooled
+            return None if known is None else known.lo if known.bound else known.score
         return self.result.counts if self.result is not None and self.result.correct else None
 
     @property
     def counted_where(self) -> str:
         """What a sentence adds to the figure that counts; empty if it is the score."""
-        bound = self.result is not None and is_bound(self.result.timing_trust or "")
-        return " at the lower end of its interval" if bound else ""
+        return " at the lower end of its interval" if self.pooled is not None and self.pooled.bound else ""
 
     @property
     def estimate(self) -> float | None:
@@ -188,6 +216,14 @@ class CandidateView:
         return self.state == "dropped" or (self.refusal is not None and self.refusal.reason == "wrong_task")
 
 
+def leading(candidates: Iterable[CandidateView]) -> CandidateView | None:
+    """The one of which the most counts; the earlier one of equals. Only confirmed ones, if there are any."""
+    scored = [item for item in candidates if item.counts is not None]
+    confirmed = [item for item in scored if item.judgings > 1]
+    ranked = [(item.counts or 0.0, -item.generation, -item.slot, item) for item in confirmed or scored]
+    return max(ranked, key=lambda item: item[:3])[3] if ranked else None
+
+
 @dataclass(frozen=True)
 class ArchiveView:
     """The archive as of one event; immutable. Candidates are in the order of generation and slot."""
@@ -201,9 +237,7 @@ class ArchiveView:
 
     @property
     def best(self) -> CandidateView | None:
-        """The one of which the most counts; the earlier one of equals."""
-        scored = [item for item in self.candidates.values() if item.counts is not None]
-        return max(scored, key=lambda item: item.counts or 0.0, default=None)
+        return leading(self.candidates.values())
 
     def members(self, island: int) -> tuple[CandidateView, ...]:
         """Possible parents on an island: its elites and all champions; without elites, those of all islands."""
@@ -336,6 +370,15 @@ class Evaluator(Protocol):
 
     async def withdraw(self, ticket: str) -> None:
         """Withdraws an evaluation and returns within a second. One that has ended is not changed."""
+        ...
+
+
+@runtime_checkable
+class RepeatingEvaluator(Protocol):
+    """An evaluator that can judge a source again."""
+
+    async def again(self, ticket: str, number: int, source: str, language: str) -> str:
+        """A ticket of another judging of what `ticket` is of; the same number gives the same ticket."""
         ...
 
 

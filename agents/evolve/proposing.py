@@ -91,12 +91,13 @@ class Opening:
     def _slots(self, stage: Stage, view: ArchiveView, budget: Budget) -> Iterator[Draft]:
         config = self.book.state.config
         number, left = self.book.state.next_number, budget.left()
+        kept = Cost(judgings=self._kept(stage))
         for slot in range(config.generation_size if stage == "optimise" else 1):
             chosen = select(view, self._island(number, slot), Rng(config.seed, "select", number, slot))
             request = self._request(_Place(stage, number, slot), chosen.parents, view, left)
             costs = {books.propose_lease(request.candidate): self.proposer.bound(request)}
             costs[books.judge_lease(request.candidate)] = self.judging
-            short = budget.fits(sum(costs.values(), Cost()))
+            short = budget.fits(sum(costs.values(), kept))
             if short is not None:
                 yield books.denied(short, None, f"candidate {request.candidate}")
                 return
@@ -109,6 +110,13 @@ class Opening:
     @property
     def judging(self) -> Cost:
         return Cost(judgings=1, judging_s=self.book.state.config.judging_bound_s)
+
+    def _kept(self, stage: Stage) -> int:
+        """The judgings that are held back for the end; none while there is no correct kernel."""
+        return self.book.state.config.held_back if stage == "optimise" else 0
+
+    def _for_search(self, left: Caps, stage: Stage) -> Caps:
+        return left if left.judgings is None else replace(left, judgings=max(0, left.judgings - self._kept(stage)))
 
     def _island(self, number: int, slot: int) -> int:
         config = self.book.state.config
@@ -130,7 +138,7 @@ class Opening:
             view=view,
             rng=Rng(config.seed, "propose", place.generation, place.slot),
             last_failure=last_failure(view, None if place.stage == "translate" else island),
-            budget_left=left,
+            budget_left=self._for_search(left, place.stage),
             memory=self.memory,
         )
 

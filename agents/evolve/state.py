@@ -40,6 +40,16 @@ class Focus:
 
 
 @dataclass(frozen=True)
+class Ending:
+    """Why the run ends, and the leaders that are judged again before: by turns, so many times in all."""
+
+    reason: str
+    text: str
+    candidates: tuple[str, ...]
+    judgings: int
+
+
+@dataclass(frozen=True)
 class Base:
     """Archive and budget as they were when the latest generation was opened: all that its choices depend on."""
 
@@ -68,6 +78,8 @@ class RunState:
     focus: Focus | None = None
     focus_over: bool = False  # all configurations count again
     focused: int = 0  # generations when they began to count again
+    confirming: Ending | None = None
+    confirmation_tickets: dict[str, str] = field(default_factory=dict)  # by lease, of those that are open
 
     def __post_init__(self) -> None:
         self.archive = Archive(self.load)
@@ -100,6 +112,7 @@ class RunState:
             *self.generations[:-1],
             *(replace(item, candidates=list(item.candidates)) for item in self.generations[-1:]),
         ]
+        twin.confirmation_tickets = dict(self.confirmation_tickets)
         if self.focus is not None:
             twin.focus = replace(self.focus, reached=list(self.focus.reached))
         if self.status != "new":
@@ -180,6 +193,19 @@ def _generalised(state: RunState, event: LogEvent) -> None:
     state.focus, state.focus_over, state.focused = None, True, len(state.generations)
 
 
+def _confirming(state: RunState, event: LogEvent) -> None:
+    data = event.payload
+    state.confirming = Ending(data["reason"], data["text"], tuple(data["candidates"]), data["judgings"])
+
+
+def _confirmation_submitted(state: RunState, event: LogEvent) -> None:
+    state.confirmation_tickets[event.payload["lease"]] = event.payload["ticket"]
+
+
+def _confirmation_finished(state: RunState, event: LogEvent) -> None:
+    state.confirmation_tickets.pop(event.payload["lease"], None)
+
+
 _NO_PROGRESS = ("run.resumed", "budget.reserved", "budget.settled", "llm.attempt", "tool.called", "note", "error")
 
 _HANDLERS: Mapping[str, Callable[[RunState, LogEvent], None]] = {
@@ -189,6 +215,9 @@ _HANDLERS: Mapping[str, Callable[[RunState, LogEvent], None]] = {
     "run.paused": _paused,
     "run.stopping": _stopping,
     "run.finished": _finished,
+    "confirming.began": _confirming,
+    "confirmation.submitted": _confirmation_submitted,
+    "confirmation.finished": _confirmation_finished,
     "curriculum.began": _focused,
     "curriculum.ended": _generalised,
     "generation.opened": _opened,

@@ -84,6 +84,7 @@ def _rows(keys: Sequence[int]) -> Iterator[DataRow]:
             "settings": json.dumps(row.params, ensure_ascii=False) if row.params is not None else None,
             "state": row.state,
             "evaluation_id": row.ticket or None,
+            "judgings": row.judgings if row.judged_as else None,
             "judged_at": _time(row.judged_at_s),
             "improved": row.improved,
             "audited": row.audited,
@@ -139,7 +140,11 @@ CANDIDATES = DataTable(
         *columns(TEXT, timing_trust="who measured, see reports", evaluation_id="its judging, see reports"),
         *columns(TEXT, reused_from="the candidate whose result was reused, because the compiled code is the same"),
         *columns(NUMBER, judging_s="s: how long judging took"),
-        *columns(INTEGER, judged_as="number of the judging within the run, from 1"),
+        *columns(
+            INTEGER,
+            judged_as="number of the judging within the run, from 1",
+            judgings="how many judgings of it the score is pooled from",
+        ),
         *columns(ColumnKind.TIME, judged_at="UTC: when its verdict came"),
         *columns(NUMBER, judged_at_usd="USD: spent by the run up to that time"),
         *columns(

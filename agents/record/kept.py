@@ -23,6 +23,7 @@ from benchmarks.states import MethodKind
 
 from ..evolve.config import RunConfig
 from ..evolve.events import LogEvent
+from ..evolve.model import PASS
 from ..evolve.texts import sentence
 from ..models import Candidate, Opinion, RecordedRun, Run, RunEvent
 from .kept_file import KeptEvent, KeptHeader, read_file
@@ -185,6 +186,10 @@ def _check_candidate(row: Candidate, picture: Picture, sources: dict[str, str]) 
 
 
 def _result(row: Candidate) -> tuple[str, float | None, float | None, float | None]:
+    """As its first judging ended."""
+    if row.estimates:
+        score, lo, hi, _ = row.estimates[0]
+        return PASS, score, lo, hi
     return row.verdict, row.score, row.score_lo, row.score_hi
 
 

@@ -181,6 +181,14 @@ class JudgedPayload(KeptPayload):
     reused_from: KeptWord | None = None
 
 
+class AgainPayload(KeptPayload):
+    result: ResultPayload
+
+
+class ConfirmingPayload(SaidPayload):
+    candidates: list[KeptWord] = Field(max_length=PARENTS_MAX)
+
+
 class CostPayload(KeptPayload):
     lease: KeptWord
     cost: KeptCost
@@ -233,6 +241,8 @@ _KINDS: dict[str, type[KeptPayload]] = {
     "proposal.rejected": RefusedPayload,
     "verdict": OpinionPayload,
     "evaluation.finished": JudgedPayload,
+    "confirming.began": ConfirmingPayload,
+    "confirmation.finished": AgainPayload,
     "migration": MovePayload,
     "curriculum.began": FocusPayload,
     "curriculum.ended": FocusEndPayload,

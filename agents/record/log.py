@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Sequence
 
 from django.db import transaction
+from django.db.models import Q
 
 from benchmarks import events as signals
 from benchmarks.notifications.telling import notify
@@ -98,7 +99,10 @@ def source_in(run: Run, sha256: str) -> str:
 
 
 def _project(run: Run, events: list[LogEvent]) -> None:
-    rows = Candidate.objects.filter(run=run, key__in=keys_of(run, events))
+    named = Q(key__in=keys_of(run, events))
+    if any(event.type == "confirmation.finished" for event in events):  # it may give the run another best
+        named |= Q(score__isnull=False)
+    rows = Candidate.objects.filter(named, run=run)
     picture = Picture(run, {row.key: row for row in rows})
     known = Opinion.objects.filter(candidate__in=[row.pk for row in picture.candidates.values()])
     for said in known.select_related("candidate"):

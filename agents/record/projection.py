@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from benchmarks.harness import SpeedupEstimate, is_bound, pooled
+
 from ..evolve.events import LogEvent
-from ..evolve.model import SLOW
+from ..evolve.model import OURS, PASS, SLOW
 from ..models import Candidate, Opinion, Run
 from ..states import CandidateState, RunStatus
 
@@ -173,6 +175,36 @@ def _judged(picture: Picture, event: LogEvent) -> None:
     _note_best(picture, row)
 
 
+def _judged_again(picture: Picture, event: LogEvent) -> None:
+    """The row then has the pooled score. A judging that ended by our fault says nothing."""
+    row, payload = picture.candidate(event), event.payload["result"]
+    if row.score is None or payload["verdict"] in OURS:
+        return
+    if payload["verdict"] == PASS:
+        _pool(row, payload)
+    else:
+        row.verdict, row.verdict_text = payload["verdict"], (payload.get("reason") or "")[:KEPT_TEXT]
+        row.score = row.score_lo = row.score_hi = None
+    _choose_best(picture)
+
+
+def _pool(row: Candidate, payload: Payload) -> None:
+    lo, hi = payload.get("ci95") or (payload["score"], payload["score"])
+    first = [row.score, row.score_lo or row.score, row.score_hi or row.score, row.timing_trust]
+    row.estimates = [*(row.estimates or [first]), [payload["score"], lo, hi, payload.get("timing_trust") or ""]]
+    known = pooled([SpeedupEstimate(score, lo, hi, is_bound(trust)) for score, lo, hi, trust in row.estimates])
+    row.judgings, row.score, row.score_lo, row.score_hi = len(row.estimates), known.score, known.lo, known.hi
+    row.timing_trust = next(item[3] for item in row.estimates if is_bound(item[3]) == known.bound)
+
+
+def _choose_best(picture: Picture) -> None:
+    """As the engine does; all candidates with a score are in the picture."""
+    scored = [row for row in picture.candidates.values() if row.counts is not None]
+    confirmed = [row for row in scored if row.judgings > 1]
+    best = max(confirmed or scored, key=lambda row: (row.counts or 0.0, -row.generation, -row.slot), default=None)
+    picture.run.best_key, picture.run.best_score = (best.key, best.score) if best is not None else ("", None)
+
+
 def _note_best(picture: Picture, row: Candidate) -> None:
     run, best = picture.run, picture.candidates.get(picture.run.best_key)
     if row.counts is not None and (best is None or best.counts is None or row.counts > best.counts):
@@ -219,6 +251,7 @@ HANDLERS: dict[str, Callable[[Picture, LogEvent], None]] = {
     "verdict": _verdict,
     "evaluation.submitted": _submitted,
     "evaluation.finished": _judged,
+    "confirmation.finished": _judged_again,
     "archive.inserted": _inserted,
     "archive.evicted": _evicted,
     "budget.reserved": _reserved,

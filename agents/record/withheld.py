@@ -25,7 +25,8 @@ KEPT_COLUMNS = frozenset(
     (
         *("id", "run", "key", "position", "generation", "slot", "island", "state", "language", "parents"),
         *("source_sha256", "drop_reason", "audited", "ticket", "reused_from", "verdict", "score", "score_lo"),
-        *("score_hi", "vs_eager", "vs_compile", "timing_trust", "configs", "judging_s", "judged_as", "judged_at_s"),
+        *("score_hi", "judgings", "estimates", "vs_eager", "vs_compile", "timing_trust", "configs", "judging_s"),
+        *("judged_as", "judged_at_s"),
         *("judged_at_usd", "improved", "archived", "first_seq", "last_seq", "withheld"),
     )
 )

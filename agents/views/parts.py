@@ -42,6 +42,7 @@ def _context(scene: Scene, axis: str) -> dict[str, Any]:
     run = scene.run
     shown = readable_candidates(EVERYBODY, whole(sorted(scene.rows, key=lambda row: -row.position)[:RECENT_ROWS]))
     best = best_of(scene)
+    flown = flights(scene) if not run.is_finished else []
     return {
         "run": run,
         "at": scene.at,
@@ -52,7 +53,8 @@ def _context(scene: Scene, axis: str) -> dict[str, Any]:
         "axes": [(item, item.name == axis) for item in AXES.values() if item.name != "usd" or run.spent.get("usd")],
         "chart": chart([scene], axis),
         "figure_url": f"{reverse('run-figure', args=[run.code])}?x={axis}&at={scene.at or ''}",
-        "flights": flights(scene) if not run.is_finished else [],
+        "flights": flown,
+        "confirming": selectors.confirming(scene) if not run.is_finished and not flown else [],
         "failures": outcome_counts(scene),
         "screening": selectors.screening(scene),
         "curriculum": selectors.curriculum(scene),

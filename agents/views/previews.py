@@ -9,6 +9,7 @@ from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
+from benchmarks.harness import SpeedupEstimate
 from benchmarks.models import Evaluation, Submission
 from benchmarks.states import Moderation
 from benchmarks.views.parts.preview_image import LinkPreview
@@ -37,9 +38,17 @@ def preview_of_run(run: Run) -> LinkPreview | None:
         verdict="no accepted kernel yet" if run.best_score is None else "best kernel not shown",
         image=reverse("run-picture", args=[run.code]),
         facts=(*trust, *facts),
-        score=score_of(best),
+        score=_score(run, best) if best else None,
         times=times_of(best) if best else (),
     )
+
+
+def _score(run: Run, best: Evaluation) -> SpeedupEstimate | None:
+    """That of the run, which is pooled if the best was judged again."""
+    row = Candidate.objects.filter(run=run.pk, key=run.best_key, judgings__gt=1).first()
+    if row is None or row.score is None or row.score_lo is None or row.score_hi is None:
+        return score_of(best)
+    return SpeedupEstimate(row.score, row.score_lo, row.score_hi)
 
 
 def _best(run: Run) -> Evaluation | None:

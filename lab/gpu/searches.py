@@ -294,7 +294,14 @@ def arguments_of(sitting: GpuSearches, name: str, lever: str, folder: Path) -> l
         str(options.seed),
     ]
     arguments += ["--wall-s", str(options.seconds), "--generation-size", size, "--concurrency", size]
-    arguments += ["--audit-fraction", str(options.audit_fraction), "--options", json.dumps(extra)]
+    arguments += [
+        "--audit-fraction",
+        str(options.audit_fraction),
+        "--options",
+        json.dumps(extra),
+        "--confirmations",
+        "0",
+    ]
     return [*arguments, *(["--curriculum", str(chosen.curriculum)] if chosen.curriculum else [])]
 
 

@@ -20,8 +20,8 @@ Change = Callable[[list[dict[str, Any]]], object]
 
 
 @cache
-def _searched() -> str:
-    events, log = factories.searched()
+def _searched(confirmations: int) -> str:
+    events, log = factories.searched(confirmations=confirmations)
     named = {event.payload["source_sha256"] for event in events if event.type == "proposal.received"}
     sources = [{"source_sha256": sha256, "source": log.get_source(sha256)} for sha256 in sorted(named)]
     return json.dumps([sources, [vars(event) for event in events]])
@@ -36,9 +36,11 @@ def _timed(events: list[dict[str, Any]]) -> None:
             config |= {"kernel_us": 100 / speedup, "eager_us": 100.0, "compile_us": None}
 
 
-def run_file(path: Path, header: dict[str, Any] | None = None, change: Change | None = None) -> Path:
+def run_file(
+    path: Path, header: dict[str, Any] | None = None, change: Change | None = None, *, confirmations: int = 0
+) -> Path:
     """`change` may do anything to the events."""
-    sources, events = json.loads(_searched())
+    sources, events = json.loads(_searched(confirmations))
     _timed(events)
     if change is not None:
         change(events)

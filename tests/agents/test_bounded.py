@@ -53,6 +53,15 @@ def judged(*results: JudgeResult) -> Run:
     return run
 
 
+def again(run: Run, key: str, *results: JudgeResult) -> None:
+    claim = uuid.uuid4()
+    Run.objects.filter(pk=run.pk).update(claim=claim)
+    for result in results:
+        payload = {"number": 1, "lease": "again", "result": result_to_json(result)}
+        DbLog(run, claim).append([Draft("confirmation.finished", key, payload)])
+    Run.objects.filter(pk=run.pk).update(claim=None)
+
+
 def opened() -> Draft:
     return Draft("generation.opened", None, {"number": 0, "base_seq": 2, "stage": "optimise"})
 
@@ -108,6 +117,44 @@ def test_a_page_says_that_the_lower_end_counts(tasks: Any, visitor: Client) -> N
     figures = comparisons.figures([present(run), present(other)])
     assert [item.to_common for item in figures] == [1, 1]
     assert [item.area for item in figures] == [pytest.approx(1.55), pytest.approx(1.55)]
+
+
+def test_a_row_that_is_judged_again_has_the_pooled_score(tasks: Any, visitor: Client) -> None:
+    lucky, steady = replace(REPLAYED, score=1.80, ci95=(1.78, 1.82)), REPLAYED
+    run = judged(lucky, steady)
+    assert run.best_key == FIRST
+    again(run, FIRST, replace(REPLAYED, score=1.70, ci95=(1.68, 1.72)), BOUNDED, JudgeResult("NOISY", ""))
+    again(run, SECOND, REPLAYED)
+    run.refresh_from_db()
+    state = EngineState.fold(log_of_runs.read(run.pk), log_of_runs.source)
+    assert state.best is not None
+    assert (run.best_key, run.best_score) == (state.best.id, state.best.score) == (FIRST, pytest.approx(1.75, abs=5e-3))
+    for row in [*run.candidates.all(), *past(run, run.last_seq).rows]:
+        known = state.archive.candidates[row.key].pooled
+        assert known is not None
+        assert (row.score, row.score_lo, row.score_hi) == (known.score, known.lo, known.hi)
+        assert row.timing_trust == "replayed"
+    assert run.candidates.get(key=FIRST).judgings == state.best.judgings == 3
+    page = " ".join(visitor.get(run.get_absolute_url()).content.decode().split())
+    assert f"candidate {FIRST}</a>, confirmed by 2 more judgings" in page
+    row = " ".join(visitor.get(f"{run.get_absolute_url()}candidates/{FIRST}/").content.decode().split())
+    assert "the score is pooled from 3 judgings" in row
+    log = " ".join(visitor.get(f"{run.get_absolute_url()}log/").content.decode().split())
+    assert "judged again: 1.700×" in log
+    best = visitor.get(f"/api/v1/runs/{run.code}").json()["best"]
+    assert (best["judgings"], best["score"]) == (3, run.best_score)
+
+
+def test_a_row_that_fails_when_it_is_judged_again_is_the_best_no_more(tasks: Any) -> None:
+    run = judged(REPLAYED, replace(REPLAYED, score=1.6))
+    again(run, FIRST, JudgeResult("NONDETERMINISTIC", "It differs."))
+    run.refresh_from_db()
+    assert (run.best_key, run.best_score) == (SECOND, 1.6)
+    row = run.candidates.get(key=FIRST)
+    assert (row.verdict, row.verdict_text, row.score) == ("NONDETERMINISTIC", "It differs.", None)
+    again(run, SECOND, JudgeResult("TIMEOUT", ""))
+    run.refresh_from_db()
+    assert (run.best_key, run.best_score) == ("", None)
 
 
 def test_the_api_names_what_counts(tasks: Any, visitor: Client) -> None:

@@ -29,7 +29,7 @@ from benchmarks.harness import Source
 from benchmarks.judgings import moves
 from benchmarks.models import DeviceKind, Evaluation, Standing
 from benchmarks.querysets import EXAMPLES_WAIT_S
-from benchmarks.states import Priority, State, Switch
+from benchmarks.states import EvaluationReason, Priority, State, Switch
 from tests.evolve import world
 from tests.fakes import report_for
 from tests.rows import cpu_kind, synced
@@ -117,6 +117,35 @@ def test_a_run_goes_from_its_start_to_its_end_through_the_queue_of_the_site(benc
     assert {item.priority for item in evaluations} == {Priority.AGENT}
     assert {item.submission.method.slug for item in evaluations} == {"agent-template-evo"}
     assert Standing.objects.count() == 1  # of all the candidates the best alone stands on the board
+
+
+def test_the_best_are_judged_again_as_the_same_submissions(bench: Bench) -> None:
+    run = drive(factories.started(caps=Caps(judgings=20), confirmations=4))
+    assert (run.state, run.reason, run.judged_count) == (RunStatus.FINISHED, "budget", 16)
+    assert run.spent["judgings"] == len(bench.judged) == 20
+    again = Evaluation.objects.filter(reason=EvaluationReason.REJUDGE)
+    assert (again.count(), again.values("submission").distinct().count()) == (4, 2)
+    assert {item.priority for item in again} == {Priority.AGENT}
+    best = run.candidates.get(key=run.best_key)
+    assert (best.judgings, len(best.estimates)) == (3, 3)
+    standing = Standing.objects.get()
+    assert standing.evaluation.submission.evaluations.filter(code=best.ticket).exists()
+    assert standing.judgings == 3
+    assert (standing.score, standing.score_lo, standing.score_hi) == pytest.approx(
+        (best.score, best.score_lo, best.score_hi)
+    )
+
+
+def test_one_number_is_one_judging_however_often_it_is_asked_for() -> None:
+    run = factories.started()
+    with Desk() as desk:
+        evaluator = SiteEvaluator(run, desk)
+        ticket = asyncio.run(evaluator.submit("1-0", world.kernel(1, 2, 3), "cpp"))
+        asked = [asyncio.run(evaluator.again(ticket, number, "", "cpp")) for number in (1, 2, 1)]
+    assert asked[0] == asked[2] != asked[1]
+    assert ticket not in asked
+    first = Evaluation.objects.get(code=ticket)
+    assert Evaluation.objects.filter(submission=first.submission, ruleset=first.ruleset).count() == 3
 
 
 def test_one_key_is_one_submission_however_often_it_is_asked_for() -> None:

@@ -37,6 +37,12 @@ def test_a_run_previews_its_best_kernel(run: Run, visitor: Client) -> None:
     picture(visitor, run.get_absolute_url())
 
 
+def test_of_a_best_that_was_judged_again_the_pooled_score_is_shown(run: Run, visitor: Client) -> None:
+    pooled = {"judgings": 3, "score": 1.98, "score_lo": 1.97, "score_hi": 1.99}
+    run.candidates.filter(key=run.best_key).update(**pooled)
+    assert "(1.97× to 1.99×), best kernel" in tags(visitor, run.get_absolute_url())["og:description"]
+
+
 TAKEN_AWAY = [
     {"visibility": "private"},
     {"visibility": "unlisted"},

@@ -66,6 +66,17 @@ def test_it_is_replayed_event_by_event(client: Client, recorded: RecordedRun) ->
     assert counts == [str(number) for number in range(1, len(judged) + 1)]
 
 
+def test_a_recorded_run_shows_that_its_best_was_judged_again(client: Client, tasks: None, tmp_path: Path) -> None:
+    load_file(run_file(tmp_path / "run.jsonl", confirmations=2))
+    run = RecordedRun.objects.get()
+    assert best(run).judgings == 2
+    began = next(event["seq"] for event in run.events if event["type"] == "confirming.began")
+    assert "confirmed by 1 more judging;" in text(client, PAGE)
+    assert "confirmed by" not in text(client, f"{PAGE}?at={began}")
+    assert "The best candidates are judged again: " in text(client, f"{PAGE}?at={began}")
+    assert "are judged again: the next candidate does not fit into the budget" in text(client, f"{PAGE}log/")
+
+
 def test_the_time_of_an_earlier_event_is_that_of_the_event(client: Client, recorded: RecordedRun) -> None:
     began = next(event["at_s"] for event in recorded.events if event["type"] == "run.started")
     shown = kept.run_with(recorded.code)

@@ -66,8 +66,9 @@ def problems(
     wrong = {
         "another archive": state.archive.sha256() != whole.archive.sha256(),
         "another winner": state.archive.best != whole.archive.best,
+        "not confirmed": state.best is None or state.best.judgings != 3,
         "judged twice": set(judge.judged.values()) != {1},
-        "finished twice": len(of_type(events, "evaluation.finished")) != len(judge.judged),
+        "finished twice": len(of_type(events, "evaluation.finished", "confirmation.finished")) != len(judge.judged),
         "an answered call was made again": bool(before & set(proposer.asked)),
         "a lease is open": bool(state.budget.leases) or sorted(settled) != sorted(reserved),
         "judgings were lost": state.budget.spent.judgings != whole.budget.spent.judgings,
@@ -78,7 +79,7 @@ def problems(
 
 def main(folder: Path, judgings: int, every: int) -> None:
     caps, checks = Caps(judgings=judgings), ("static", "compile", "screen")
-    config = RunConfig(TASK.name, caps=caps, verifiers=checks, curriculum=3, concurrency=4, generation_size=4)
+    config = RunConfig(TASK.name, caps=caps, verifiers=checks, curriculum=3, confirmations=4)
     whole = drive(folder / "whole", config)
     at, found = every, {}
     while kill(folder / str(at), config, at):

@@ -115,6 +115,9 @@ class Judge:
             self._keep(candidate_key, judged=0)
         return f"ticket {candidate_key}"
 
+    async def again(self, ticket: str, number: int, source: str, language: str) -> str:
+        return await self.submit(f"{ticket.removeprefix('ticket ')} again {number}", source, language)
+
     async def wait(self, ticket: str, live: Live) -> JudgeResult:
         key = ticket.removeprefix("ticket ")
         await asyncio.sleep(self.pause_s * Rng(1, self.sources[key]).random())

@@ -1,0 +1,115 @@
+"""Confirms the best of a run: when it ends, the leading candidates are judged again, and the pooled estimate decides.
+
+The best of many judgings owes something to chance, so one judging of it says too much. The judgings for this are held
+back from the run's cap while it searches. Each is committed step by step, as the first judging of a candidate is. Not
+covered: why a run ends (`stops.py`) and which candidate is the best then (`model.leading`).
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from . import book as books
+from .book import Book, Tagged
+from .budget import Cost
+from .events import Draft, Live
+from .model import CandidateView, Evaluator, JudgeResult, RepeatingEvaluator, guarded
+from .slots import result_to_json
+from .state import RunState
+from .stops import Stop
+
+LEADERS = 2
+
+
+def leaders(state: RunState) -> list[CandidateView]:
+    """The candidates with the highest figures, of those that were judged themselves."""
+    judged = [item for item in state.archive.candidates.values() if item.counts is not None and item.ticket is not None]
+    return sorted(judged, key=lambda item: -(item.counts or 0.0))[:LEADERS]
+
+
+@dataclass
+class Confirming:
+    """The judgings at the end of a run, one at a time, the leaders by turns. `hold` makes it start no more."""
+
+    book: Book
+    evaluator: Evaluator
+    load: Callable[[str], str]
+    live: Live
+    hold: asyncio.Event
+    bound: Cost
+    submitting: set[asyncio.Task[None]] = field(default_factory=set)
+    submitted_at_s: dict[str, float] = field(default_factory=dict)  # by lease
+
+    async def run(self, stop: Stop) -> bool:
+        """False if it paused before the end. Raises errors of the log."""
+        if not isinstance(self.evaluator, RepeatingEvaluator):
+            return True
+        if self.book.state.confirming is None and not self._begun(stop):
+            return True
+        begun = self.book.state.confirming
+        assert begun is not None  # noqa: S101 - it was just written
+        for number in range(begun.judgings):
+            turn, place = divmod(number, len(begun.candidates))
+            candidate = self.book.state.archive.candidates[begun.candidates[place]]
+            if len(candidate.confirmations) > turn:
+                continue
+            if self.hold.is_set():
+                return False
+            if not self._covered(candidate, turn + 1):
+                return True
+            await self._judge(self.evaluator, candidate, turn + 1)
+        return True
+
+    def _begun(self, stop: Stop) -> bool:
+        state = self.book.state
+        names, count = [item.id for item in leaders(state)], state.config.held_back
+        if not names or not count:
+            return False
+        payload = {"reason": stop.reason, "text": stop.text, "candidates": names, "judgings": count}
+        self.book.commit(Draft("confirming.began", None, payload))
+        return True
+
+    def _covered(self, candidate: CandidateView, number: int) -> bool:
+        """Reserves the judging; False if it does not fit into the budget."""
+        lease, budget = books.confirm_lease(candidate.id, number), self.book.state.budget
+        if lease in budget.leases:
+            return True
+        short = budget.fits(self.bound)
+        if short is not None:
+            self.book.commit(books.denied(short, candidate.id, "judging it again"))
+            return False
+        self.book.commit(books.reserved(lease, candidate.id, self.bound))
+        return True
+
+    async def _judge(self, evaluator: RepeatingEvaluator, candidate: CandidateView, number: int) -> None:
+        lease = books.confirm_lease(candidate.id, number)
+
+        async def judged() -> JudgeResult:
+            await self._submit(evaluator, candidate, number)
+            ticket = self.book.state.confirmation_tickets[lease]
+            return await self.evaluator.wait(ticket, Tagged(self.live, candidate.id))
+
+        result = await guarded(judged)
+        if isinstance(result, Exception):
+            result = JudgeResult("INTERNAL_ERROR", f"{type(result).__name__}: {result}")
+        payload = {"number": number, "lease": lease, "result": result_to_json(result)}
+        self.book.commit(
+            Draft("confirmation.finished", candidate.id, payload),
+            books.settled(lease, candidate.id, Cost(judgings=1, judging_s=result.seconds)),
+        )
+
+    async def _submit(self, evaluator: RepeatingEvaluator, candidate: CandidateView, number: int) -> None:
+        """Is shielded from cancelling, since the ticket of a submission would be lost."""
+        task = asyncio.create_task(self._submitted(evaluator, candidate, number))
+        self.submitting.add(task)
+        task.add_done_callback(self.submitting.discard)
+        await asyncio.shield(task)
+
+    async def _submitted(self, evaluator: RepeatingEvaluator, candidate: CandidateView, number: int) -> None:
+        lease = books.confirm_lease(candidate.id, number)
+        self.submitted_at_s[lease] = asyncio.get_running_loop().time()
+        source = self.load(candidate.source_sha256 or "")
+        ticket = await evaluator.again(candidate.ticket or "", number, source, candidate.language)
+        if ticket != self.book.state.confirmation_tickets.get(lease):
+            named = {"number": number, "lease": lease, "ticket": ticket}
+            self.book.commit(Draft("confirmation.submitted", candidate.id, named))

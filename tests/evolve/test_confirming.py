@@ -1,0 +1,227 @@
+"""The leaders of a run are judged again when it ends, and the pooled estimate decides which is the best."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agents.evolve.budget import Caps
+from agents.evolve.config import ConfigError, RunConfig
+from agents.evolve.events import LogEvent
+from agents.evolve.logs import MemoryLog
+from agents.evolve.loop import fork
+from agents.evolve.model import JudgeResult
+from agents.evolve.state import RunState
+from benchmarks.harness import SpeedupEstimate, pooled
+
+from .test_stopping import Wishes
+from .world import TASK, Judge, Recorded, Scripted, Steady, of_type, run, truth
+
+CONFIG = RunConfig(TASK.name, caps=Caps(judgings=20), confirmations=4)
+LUCKY = "1-0"  # judged as 5 % faster than it is: with luck, faster than all others
+
+
+class Luck(Judge):
+    """The first judging of one candidate is lucky. `again` are the results of later ones by name, in turn."""
+
+    def __init__(self, **again: list[JudgeResult]) -> None:
+        super().__init__()
+        self.later = again
+
+    async def wait(self, ticket: str, live: Any) -> JudgeResult:
+        found = await super().wait(ticket, live)
+        key, _, number = ticket.removeprefix("ticket ").partition(" again ")
+        if number and key.replace("-", "_") in {name.removeprefix("c") for name in self.later}:
+            return self.later[f"c{key.replace('-', '_')}"][int(number) - 1]
+        if key != LUCKY or number:
+            return found
+        assert found.score is not None
+        return replace(found, score=1.05 * found.score, ci95=(1.04 * found.score, 1.06 * found.score))
+
+
+def searched(judge: Judge, config: RunConfig = CONFIG) -> tuple[RunState, list[LogEvent]]:
+    log = MemoryLog()
+    run(log, config, verifiers=(), proposer=Steady(), judge=judge)
+    return RunState.fold(log.read(), log.get_source), log.read()
+
+
+def test_who_was_only_lucky_is_not_the_best() -> None:
+    state, events = searched(Luck())
+    unconfirmed, _ = searched(Luck(), replace(CONFIG, confirmations=0))
+    assert unconfirmed.best is not None
+    assert unconfirmed.best.id == LUCKY
+    (began,) = of_type(events, "confirming.began")
+    lucky, steady = began.payload["candidates"]
+    assert (lucky, began.payload["judgings"], began.payload["reason"]) == (LUCKY, 4, "budget")
+    again = of_type(events, "confirmation.finished")
+    assert [event.candidate for event in again] == [lucky, steady, lucky, steady]
+    assert state.best is not None
+    assert (state.best.id, state.best.judgings) == (steady, 3)
+    assert state.best.score == pytest.approx(truth(state.load(state.best.source_sha256 or "")).score)
+    assert state.archive.view(state.seq).best == state.best
+    known = state.archive.candidates[lucky]
+    assert known.result is not None
+    results = [known.result, *known.confirmations]
+    parts = [SpeedupEstimate(item.score, *item.ci95) for item in results if item.score and item.ci95]
+    assert known.score == pooled(parts).score == known.counts
+    assert (state.status, state.reason) == ("finished", "budget")
+
+
+@pytest.mark.parametrize(("cap", "most"), [(20, 4), (12, 2), (9, 1), (4, 0)])
+def test_they_are_taken_from_the_judgings_of_the_run(cap: int, most: int) -> None:
+    state, events = searched(Luck(), replace(CONFIG, caps=Caps(judgings=cap)))
+    assert len(of_type(events, "confirmation.finished")) == most
+    assert state.budget.spent.judgings == cap
+    assert not state.budget.leases
+
+
+class Told(Steady):
+    """Remembers how many judgings each proposal was told of."""
+
+    def answer(self, request: Any) -> Any:
+        self.left = [*getattr(self, "left", ()), (request.candidate, request.budget_left.judgings)]
+        return super().answer(request)
+
+
+def test_a_proposer_is_told_what_is_left_for_the_search() -> None:
+    proposer = Told()
+    run(MemoryLog(), CONFIG, verifiers=(), proposer=proposer, judge=Luck())
+    left = dict(proposer.left)
+    assert (left["0-0"], left["1-0"], left["4-0"]) == (20, 15, 3)
+
+
+def test_no_cap_is_exceeded() -> None:
+    caps = Caps(judgings=20, judging_s=316)  # each takes a second, and 300 are reserved for it
+    state, events = searched(Luck(), replace(CONFIG, caps=caps))
+    assert len(of_type(events, "confirmation.finished")) == 1
+    assert of_type(events, "budget.denied")[-1].payload["currency"] == "judging_s"
+    assert state.budget.spent.judging_s <= 316 - 300 + 1
+    assert (state.status, state.reason, state.budget.leases) == ("finished", "budget", {})
+
+
+def test_what_fails_when_it_is_judged_again_is_not_the_best() -> None:
+    wrong, noisy = JudgeResult("NONDETERMINISTIC", "differs"), JudgeResult("NOISY", "too noisy")
+    state, events = searched(Luck(c1_0=[noisy, wrong]))
+    other = of_type(events, "confirming.began")[0].payload["candidates"][1]
+    assert state.best is not None
+    assert state.best.id == other
+    lucky = state.archive.candidates[LUCKY]
+    assert (lucky.correct, lucky.score, lucky.counts, lucky.judgings) == (False, None, None, 0)
+
+
+def test_what_is_our_fault_says_nothing() -> None:
+    noisy = JudgeResult("NOISY", "too noisy")
+    state, events = searched(Luck(c1_0=[noisy, noisy]))
+    lucky = state.archive.candidates[LUCKY]
+    assert (lucky.correct, lucky.judgings) == (True, 1)
+    assert lucky.result is not None
+    assert lucky.score == pytest.approx(lucky.result.score)
+    assert state.best is not None
+    assert state.best.id == of_type(events, "confirming.began")[0].payload["candidates"][1]
+
+
+class Plain(Judge):
+    """Cannot judge again."""
+
+    again = None  # type: ignore[assignment]
+
+
+def test_a_run_without_it_ends_as_before() -> None:
+    for judge, config in ((Plain(), CONFIG), (Judge(), replace(CONFIG, confirmations=0))):
+        state, events = searched(judge, config)
+        assert not of_type(events, "confirming.began", "confirmation.submitted", "confirmation.finished")
+        assert state.best is not None
+        assert state.best.judgings == 1
+
+
+def test_a_reached_target_stays_the_reason() -> None:
+    state, events = searched(Luck(), replace(CONFIG, target=0.9))
+    assert state.reason == of_type(events, "confirming.began")[0].payload["reason"] == "target"
+    assert state.text.startswith(f"{LUCKY} reached 0.9")
+    assert state.best is not None
+    assert state.best.score is not None
+    assert state.best.score < 0.9
+
+
+def test_a_run_that_is_paused_or_killed_in_between_goes_on_with_the_rest() -> None:
+    whole = Recorded()
+    run(whole, CONFIG, verifiers=(), proposer=Steady(), judge=Luck())
+    first = of_type(whole.read(), "confirming.began")[0].seq
+    best = RunState.fold(whole.read(), whole.get_source).best
+    assert best is not None
+    for end in [end for end in whole.ends if end >= first - 1][:-1]:
+        log, judge = whole.until(end), Luck()
+        run(log, verifiers=(), proposer=Steady(), judge=judge)
+        state = RunState.fold(log.read(), log.get_source)
+        assert (state.best, state.reason) == (best, "budget")
+        assert state.budget.spent.judgings == 20
+        assert not state.budget.leases
+        assert len(of_type(log.read(), "confirming.began")) == 1
+    log = MemoryLog()
+    run(
+        log,
+        CONFIG,
+        verifiers=(),
+        proposer=Steady(),
+        judge=Unhurried(),
+        wishes=Wishes(log, "confirmation.submitted", 1, "pause"),
+    )  # type: ignore[arg-type]
+    state = RunState.fold(log.read(), log.get_source)
+    assert (state.status, state.budget.leases) == ("paused", {})
+    assert 0 < len(of_type(log.read(), "confirmation.finished")) < 4
+    run(log, verifiers=(), proposer=Steady(), judge=Luck())
+    assert RunState.fold(log.read(), log.get_source).best == best
+
+
+class Unhurried(Luck):
+    """A second judging takes long enough for a wish to be heard."""
+
+    async def wait(self, ticket: str, live: Any) -> JudgeResult:
+        if " again " in ticket:
+            await asyncio.sleep(0.5)
+        return await super().wait(ticket, live)
+
+
+class Endless(Luck):
+    """A second judging takes for ever."""
+
+    async def wait(self, ticket: str, live: Any) -> JudgeResult:
+        if " again " in ticket:
+            await asyncio.sleep(3600)
+        return await super().wait(ticket, live)
+
+
+def test_a_run_that_is_stopped_in_between_withdraws_what_is_judged_again() -> None:
+    log, judge = MemoryLog(), Endless()
+    run(
+        log,
+        CONFIG,
+        verifiers=(),
+        proposer=Steady(),
+        judge=judge,
+        wishes=Wishes(log, "confirmation.submitted", 1, "stop"),
+    )  # type: ignore[arg-type]
+    state = RunState.fold(log.read(), log.get_source)
+    assert judge.withdrawn == [f"ticket {LUCKY} again 1"]
+    assert (state.status, state.reason, state.budget.leases) == ("finished", "stopped", {})
+    assert state.budget.spent.judgings == 17
+    assert state.best is not None
+    assert (state.best.id, state.best.judgings) == (LUCKY, 1)
+
+
+def test_a_fork_searches_on_with_the_first_judgings() -> None:
+    log, other = MemoryLog(), MemoryLog()
+    run(log, CONFIG, proposer=Scripted(), judge=Luck())
+    fork(log, log.read()[-1].seq, other, 7, CONFIG)
+    state = RunState.fold(other.read(), other.get_source)
+    assert state.confirming is None
+    assert all(not item.confirmations for item in state.archive.candidates.values())
+
+
+def test_the_setting_is_checked_and_is_off_in_logs_of_before() -> None:
+    with pytest.raises(ConfigError, match="confirmations"):
+        RunConfig(TASK.name, confirmations=-1)
+    before = CONFIG.to_json()
+    del before["confirmations"]
+    assert RunConfig.from_json(before).confirmations == 0
