@@ -83,13 +83,13 @@ def account_delete(user: User, *, keep_submissions: bool) -> None:
             extension.on_account_end(user, "the account that was deleted")
         teams.account_ends(user)
         mine = Submission.objects.filter(owner=user)
+        standings.boards_marked(
+            Evaluation.objects.filter(submission__owner=user).order_by().values_list("task_version", flat=True)
+        )
         going = mine.filter(visibility=Visibility.PRIVATE) if keep_submissions else mine.exclude(origin=Origin.AGENT)
         going = going.exclude(pk__in=quotas.paid_answers().values("pk"))
         for submission in going | mine.filter(visibility=Visibility.PRIVATE):
             _delete(submission)
-        standings.boards_marked(
-            Evaluation.objects.filter(submission__owner=user).values_list("task_version", flat=True)
-        )
         released = standings.standings_release(user)
         mine.update(owner=None, client_token="")
         standings.standings_restore(released)
@@ -103,6 +103,7 @@ def _refuse_paid(submission: Submission) -> None:
 
 
 def _delete(submission: Submission) -> None:
+    standings.boards_held(submission)
     for evaluation in submission.evaluations.exclude(state__in=FINISHED):
         evaluation_cancel(evaluation, DELETED)
     quotas.keep_place(submission)

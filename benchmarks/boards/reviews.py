@@ -163,14 +163,15 @@ def _surely(item: Any) -> float:
 def _contradiction(evaluation: Evaluation, same_code: list[Evaluation], exact: list[Evaluation]) -> str:
     """A score far below another one of the same code whose times are known no better: one of the two is wrong.
 
-    A bound is too high rather than too low. Only a confirmation after both has settled it.
+    A bound is too high rather than too low. Only a confirmation after both has settled it; of what was deleted long ago
+    it is not known when it ended.
     """
     if all(item.timing_trust not in TIMINGS for item in same_code):
         return ""
     confirmed, scored = max(_confirmations(exact), default=None), _scored(evaluation, same_code)
 
     def is_settled(item: Any) -> bool:
-        return confirmed is not None and item.finished is not None and item.finished <= confirmed
+        return confirmed is not None and (item.finished is None or item.finished <= confirmed)
 
     for trust, lower in ((REPLAYED, BOUND_TRUSTS), (BOUNDED, (AUDITED,))):
         high, low = [row for row, known in scored if known == trust], [row for row, known in scored if known in lower]
@@ -256,7 +257,10 @@ def _deleted(table: Any, same_code: list[Evaluation], like: Q) -> QuerySet[Any]:
 def pooled_estimate(evaluation: Evaluation, same_code: list[Evaluation]) -> SpeedupEstimate:
     """Deleted judgings count as well, or the unlucky ones would be deleted."""
     scored = _scored(evaluation, same_code)
-    return pooled([SpeedupEstimate(row.score, row.score_lo, row.score_hi, is_bound(trust)) for row, trust in scored])
+    on_gpu = any(trust in TIMINGS for _, trust in scored)
+    bounds = [is_bound(trust) or (on_gpu and not trust) for _, trust in scored]
+    estimates = zip(scored, bounds, strict=True)
+    return pooled([SpeedupEstimate(row.score, row.score_lo, row.score_hi, bound) for (row, _), bound in estimates])
 
 
 def _scored(evaluation: Evaluation, same_code: list[Evaluation]) -> list[tuple[Any, str]]:
@@ -268,8 +272,7 @@ def _scored(evaluation: Evaluation, same_code: list[Evaluation]) -> list[tuple[A
         like |= Q(owner=owner, source_key__in={item.submission.source_key for item in own} - {""})
     rows: list[Any] = [item for item in same_code if item.score is not None]
     rows += _deleted(DeletedScore, same_code, like)
-    unknown = BOUNDED if any(item.timing_trust in TIMINGS for item in same_code) else ""
-    return [(item, item.timing_trust or unknown) for item in rows]
+    return [(item, item.timing_trust) for item in rows]
 
 
 def remember(evaluations: Iterable[Evaluation]) -> None:
@@ -291,7 +294,7 @@ def remember(evaluations: Iterable[Evaluation]) -> None:
         if item.submission.moderation == Moderation.INVALIDATED:
             when = {"finished": item.submission.created, "language": item.submission.language}
             refused.append(Refusal(**columns, **when))
-        if item.score is not None and item.submission.owner_id is not None:
+        if item.score is not None and not item.gated and item.submission.owner_id is not None:
             scores = {name: getattr(item, name) for name in _KEPT_SCORES}
             about = {"owner_id": item.submission.owner_id, "language": item.submission.language}
             scored.append(DeletedScore(**about, **columns, **scores))

@@ -223,7 +223,8 @@ def _in_question(key: BoardKey, records: list[Evaluation]) -> set[int]:
     }
     if key.device.device_class != CPU:
         scored = Evaluation.objects.filter(Q(submission__in=alike) | Q(object_key__in=objects), **board)
-        deleted = DeletedScore.objects.filter(Q(source_sha256__in=texts) | Q(object_key__in=objects), **board)
+        named = Q(source_sha256__in=texts) | Q(object_key__in=objects) | Q(source_key__in=tokens)
+        deleted = DeletedScore.objects.filter(named, **board)
         doubts |= _timed_in_several_ways(
             *scored.exclude(score=None).values_list(
                 "timing_trust", "submission__blob", "submission__source_key", "object_key"

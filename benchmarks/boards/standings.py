@@ -26,7 +26,7 @@ from .labels import is_ranked
 from .ranking import Entry, rank
 from .reviews import AUDITS, holder_of, judgings_of_same_code, pooled_estimate, review_reason
 
-RENEWED_FROM = 50  # of a holder's accepted evaluations, best first, when its row is written anew
+RENEWED_FROM = 50  # of a holder's programs, best first, when its row is written anew
 AUDITED_PLACES = 3  # of a board, whose entries must not rest on a bound alone
 
 
@@ -55,8 +55,9 @@ def standings_update(evaluation: Evaluation) -> bool:
         _stand(evaluation, same_code)
     standings = _standings_touched(evaluation)
     for standing in standings:
-        if _refresh(standing) and not standing.under_review:
-            _write_holder(standing.evaluation)  # it may have an entry that is not in question
+        own = standing.holder == holder_of(evaluation)
+        if _refresh(standing) and own and not standing.under_review:
+            _write_holder(evaluation)  # it may have an entry that is not in question
     if standings:
         _rank_board(evaluation)
     return bool(standings)
@@ -83,7 +84,7 @@ def board_renew(accepted: Sequence[Evaluation]) -> None:
 def _write_holder(evaluation: Evaluation) -> None:
     board = Standing.objects.board(evaluation.ruleset, evaluation.task_version, evaluation.device_kind)
     board.filter(holder=holder_of(evaluation)).delete()
-    for item in _accepted_of_holder(evaluation)[:RENEWED_FROM]:
+    for item in _best_of_programs(_accepted_of_holder(evaluation)):
         if may_stand(item):
             _stand(item, judgings_of_same_code(item))
     for standing in board.filter(holder=holder_of(evaluation)):
@@ -91,10 +92,17 @@ def _write_holder(evaluation: Evaluation) -> None:
 
 
 def review_renew(evaluation: Evaluation) -> None:
-    """Renew all rows of the board with the code of this evaluation, after its review was closed or reopened."""
+    """Renew all rows of the board with the code of this evaluation, after its review was closed or reopened.
+
+    Holders whose row has gone to another entry meanwhile get it back if this one is better.
+    """
     hold_boards(evaluation)
     for standing in _standings_touched(evaluation):
         _refresh(standing)
+    accepted = [item for item in judgings_of_same_code(evaluation) if item.verdict == Verdict.PASS]
+    for item in {holder_of(item): item for item in accepted if not item.is_quick}.values():
+        if may_stand(item):
+            _stand(item, judgings_of_same_code(item))
     _rank_board(evaluation)
 
 
@@ -143,7 +151,19 @@ def standings_restore(evaluations: Iterable[Evaluation]) -> None:
         _rank_board(evaluation)
 
 
+def _best_of_programs(accepted: QuerySet[Evaluation]) -> list[Evaluation]:
+    """The best judging of each of the first RENEWED_FROM programs: judgings of one are pooled anyway."""
+    found: dict[str, int] = {}
+    for pk, text, tokens in accepted.values_list("pk", "submission__blob", "submission__source_key").iterator():
+        found.setdefault(tokens or text, pk)
+        if len(found) == RENEWED_FROM:
+            break
+    rows = accepted.in_bulk(list(found.values()))
+    return [rows[pk] for pk in found.values()]
+
+
 def _accepted_of_holder(evaluation: Evaluation) -> QuerySet[Evaluation]:
+    """What its holder may show, best first."""
     submission = evaluation.submission
     same: dict[str, Any] = {"owner": submission.owner_id, "method": submission.method_id}
     if submission.owner_id is None and submission.method.kind == MethodKind.HUMAN:
@@ -155,6 +175,8 @@ def _accepted_of_holder(evaluation: Evaluation) -> QuerySet[Evaluation]:
             task_version=evaluation.task_version,
             device_kind=evaluation.device_kind,
             verdict=Verdict.PASS,
+            submission__visibility=Visibility.PUBLIC,
+            submission__moderation=Moderation.OK,
             **{f"submission__{name}": value for name, value in same.items()},
         )
         .order_by(counted().desc(), "finished", "pk")
@@ -184,8 +206,9 @@ def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> None:
     rows = board.select_related("evaluation").defer("evaluation__report", "evaluation__error_internal")
     current = rows.filter(holder=holder_of(evaluation)).first()
     estimate, doubt = pooled_estimate(evaluation, same_code), review_reason(evaluation, same_code)
-    if not estimate.bound:
-        evaluation = _replayed_of_holder(evaluation, same_code) or evaluation
+    named = None if estimate.bound else _replayed_of_holder(evaluation, same_code)
+    if named is not None and bool(review_reason(named, same_code)) == bool(doubt):
+        evaluation = named
     if current is not None and not _replaces(evaluation, estimate, current, same_code, in_question=bool(doubt)):
         return
     accepted = [item for item in same_code if item.verdict == Verdict.PASS]

@@ -123,7 +123,7 @@ def test_a_row_that_is_judged_again_has_the_pooled_score(tasks: Any, visitor: Cl
     lucky, steady = replace(REPLAYED, score=1.80, ci95=(1.78, 1.82)), REPLAYED
     run = judged(lucky, steady)
     assert run.best_key == FIRST
-    again(run, FIRST, replace(REPLAYED, score=1.70, ci95=(1.68, 1.72)), BOUNDED, JudgeResult("NOISY", ""))
+    again(run, FIRST, replace(REPLAYED, score=1.71, ci95=(1.69, 1.73)), BOUNDED, JudgeResult("NOISY", ""))
     again(run, SECOND, REPLAYED)
     run.refresh_from_db()
     state = EngineState.fold(log_of_runs.read(run.pk), log_of_runs.source)
@@ -140,7 +140,7 @@ def test_a_row_that_is_judged_again_has_the_pooled_score(tasks: Any, visitor: Cl
     row = " ".join(visitor.get(f"{run.get_absolute_url()}candidates/{FIRST}/").content.decode().split())
     assert "the score is pooled from 3 judgings" in row
     log = " ".join(visitor.get(f"{run.get_absolute_url()}log/").content.decode().split())
-    assert "judged again: 1.700×" in log
+    assert "judged again: 1.710×" in log
     best = visitor.get(f"/api/v1/runs/{run.code}").json()["best"]
     assert (best["judgings"], best["score"]) == (3, run.best_score)
 

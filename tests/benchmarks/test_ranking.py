@@ -211,6 +211,18 @@ def test_bounds_above_a_judging_that_is_none_do_not_count(count):
     assert pooled([bound(), sure, sure]) == pooled([sure, sure])
 
 
+def test_one_very_sure_judging_does_not_outweigh_many_others():
+    """How sure a judging is of itself is up to the code as well."""
+    fast, slow = SpeedupEstimate(2.60, 2.597, 2.603), SpeedupEstimate(1.30, 1.20, 1.41)
+    assert pooled([fast, *[slow] * 10]).score < 1.5
+    assert pooled([SpeedupEstimate(1.77, 1.768, 1.772), *[bound(1.38, 1.1, 1.43)] * 10]).score < 1.5
+
+
+def test_disagreement_of_replayed_judgings_keeps_no_bound_out():
+    apart = [SpeedupEstimate(1.78, 1.76, 1.80), SpeedupEstimate(1.50, 1.48, 1.52)]
+    assert pooled([*apart, *[bound(1.42, 1.2, 1.44)] * 6]).score < 1.5
+
+
 def test_bounds_below_it_do():
     """Else a kernel could avoid being replayed wherever it would do badly."""
     scores = (1.72, 1.71, 1.84, 1.70)

@@ -197,6 +197,13 @@ def test_a_baseline_that_is_too_large_for_the_whole_gpu_is_a_missing_one(own_pat
     assert again.is_ready(own_paths), "it is kept as other problems of torch.compile are"
 
 
+def test_a_compiler_that_lacks_memory_of_the_host_tells_nothing_of_the_gpu(own_paths: Paths) -> None:
+    made = preparing(["cc1plus: out of memory allocating 65536 bytes"], room=(8 << 30, 8 << 30))
+    with pytest.raises(LacksMemory, match="out of memory"):
+        made.compiled(own_paths)
+    assert not preparing([None]).is_ready(own_paths)
+
+
 def test_a_process_that_told_nothing_the_second_time_had_no_gpu_for_itself(own_paths: Paths) -> None:
     made = preparing([NO_MEMORY])
     made._room = (8 << 30, 8 << 30)

@@ -15,15 +15,15 @@ from django.urls import reverse
 
 from benchmarks import selectors, services
 from benchmarks.accounts import ownership
-from benchmarks.boards import overview
+from benchmarks.boards import overview, standings
 from benchmarks.boards import selectors as boards
 from benchmarks.boards.standings import standings_renew, wants_audit
 from benchmarks.harness import Flag, Report
 from benchmarks.judgings import moves
 from benchmarks.judgings.recording import boards_complete
-from benchmarks.models import DeletedScore, Evaluation, Standing, TaskVersion
+from benchmarks.models import DeletedScore, Evaluation, Standing, Submission, TaskVersion
 from benchmarks.moderation import decisions
-from benchmarks.states import ActionKind
+from benchmarks.states import ActionKind, Visibility
 
 from . import factories
 
@@ -305,3 +305,49 @@ def test_a_task_is_faster_than_pytorch_if_what_counts_of_its_leader_is() -> None
     assert not list(selectors.task_rows(selectors.TaskFilter(device=kind, state="faster")))
     [task] = selectors.task_rows(selectors.TaskFilter(device=kind, state="slower"))
     assert task.best_score == pytest.approx(1.05)
+
+
+def test_deleting_a_gated_judging_leaves_no_score_without_its_gate() -> None:
+    gated = replace(replayed(9.0), gates=(Flag("gate-roofline", "faster than possible"),))
+    fast = enter("cheat", gated, "// same\n")
+    ownership.submission_delete(fast.submission)
+    enter("cheat", replayed(2.0), "// same\n")
+    assert rows() == [("cheat", 1, 2.0, "replayed")]
+
+
+def test_private_judgings_take_no_row_off_a_board() -> None:
+    public = enter("olga", replayed(1.98))
+    for number in range(standings.RENEWED_FROM + 1):
+        private = enter("olga", replayed(2.5), f"// {number}\n")
+        Submission.objects.filter(pk=private.submission_id).update(visibility=Visibility.PRIVATE)
+    standings_renew(public)
+    assert rows() == [("olga", 1, 1.98, "replayed")]
+
+
+def test_many_judgings_of_a_doubtful_program_hide_no_clean_one() -> None:
+    clean = enter("olga", replayed(1.60), "// clean\n")
+    for _ in range(standings.RENEWED_FROM + 1):
+        enter("olga", replayed(2.60), "// fast\n")
+    enter("olga", found(1.05, 1.00, 1.07, "bounded"), "// fast\n")
+    assert rows() == [("olga", 1, 1.60, "replayed")], clean
+
+
+def test_confirming_a_program_brings_back_the_rows_of_all_who_have_it(staff: User) -> None:
+    enter("olga", replayed(1.60), "// clean\n")
+    first = enter("bob", replayed(2.60), "// same\n")
+    enter("olga", replayed(2.60), "// same\n")
+    enter("olga", found(1.05, 1.00, 1.07, "bounded"), "// same\n")
+    assert [row[:2] for row in rows() if row[1]] == [("olga", 1)]
+    decisions.decide(first.submission, ActionKind.CONFIRM, by=staff, reason="the machine was busy")
+    assert sorted(row[:2] for row in rows()) == [("bob", 1), ("olga", 1)]
+    assert len({row[2] for row in rows()}) == 1
+
+
+def test_a_contradiction_with_what_was_deleted_long_ago_can_be_settled(staff: User) -> None:
+    old = enter("olga", found(1.05, 1.00, 1.07, "bounded"), "// same\n")
+    ownership.submission_delete(old.submission)
+    DeletedScore.objects.update(finished=None)
+    now = enter("olga", replayed(1.50), "// same\n")
+    assert Standing.objects.get().under_review
+    decisions.decide(now.submission, ActionKind.CONFIRM, by=staff, reason="looked at it")
+    assert not Standing.objects.get().under_review

@@ -1,5 +1,6 @@
 """What torch.compile builds for a task on a GPU, prepared once per machine, and the peaks of that GPU."""
 
+import re
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from .room import demand_room
 
 _TOO_LITTLE = "torch.compile found too little GPU memory for its baseline"
 _NEEDS_MORE = "it needs more memory than this GPU has"
+_OF_GPU = re.compile(r"OutOfMemoryError|CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation")
 _MIB = 1 << 20
 _TUNING = "cold calls, queued ahead"  # how kernels of torch.compile are chosen; what was built otherwise is built again
 
@@ -82,7 +84,8 @@ class GpuPreparation(Preparation):
 
     def _explain_lack(self, number: int, problem: str) -> None:
         """Raises LacksMemory, with a note for later judgings, unless the process had the GPU's memory for itself."""
-        if self.in_turns is None and self._room is not None and is_nearly_all(*self._room):
+        of_gpu = _OF_GPU.search(problem) is not None  # a compiler may lack memory of the host, for a while
+        if of_gpu and self.in_turns is None and self._room is not None and is_nearly_all(*self._room):
             self.problems[number] = _NEEDS_MORE
             return
         del self.problems[number]

@@ -15,6 +15,7 @@ _REFEREE_SHARE = 3  # of the memory, at most, for them
 _CONTEXTS_BYTES, _CONTEXTS_SHARE = 8 << 30, 16  # of all processes
 _AWAKE_SHARE = 8  # of the memory, at most, for contexts of processes that wait for their first submission
 _CLEARLY_SHARE = 16  # of the memory: more than a context takes
+_CLEARLY_BYTES = 1 << 30  # and more than the context of one process
 _OFFSETS_MAX = 5000  # of tensors that one message can name
 WAITING_SHARE = 0.35  # of the memory, at most, for all sessions that wait for submissions, without their contexts
 
@@ -65,7 +66,7 @@ def is_nearly_all(free_bytes: int, memory_bytes: int) -> bool:
 
 def is_clearly_more(free_bytes: int, before_bytes: int, memory_bytes: int) -> bool:
     """Whether so much more memory is free than before that it may be enough now."""
-    return free_bytes >= before_bytes + memory_bytes // _CLEARLY_SHARE
+    return free_bytes >= before_bytes + max(memory_bytes // _CLEARLY_SHARE, _CLEARLY_BYTES)
 
 
 def told(needed_bytes: int, memory_bytes: int) -> str:

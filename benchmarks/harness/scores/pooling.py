@@ -4,6 +4,7 @@ Not covered: which judgings are of the same code.
 """
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median_high
@@ -32,30 +33,43 @@ class SpeedupEstimate:
 def pooled(estimates: Sequence[SpeedupEstimate]) -> SpeedupEstimate:
     """Several judgings of the same code as one: the mean of their logarithms, weighted by how sure each is.
 
-    Where judgings differ by more than their intervals allow, the pooled interval is widened to what they show, but not
-    above the highest of theirs: no slow judging may make a code reach further. Beside judgings that are none, a bound
-    counts if it lies below the interval of their mean: its score is too high rather than too low, and a code could else
-    avoid being replayed where it would do badly. Where all are bounds, the lower end is as far from the score as in the
-    middle one: neither the luckiest nor the unluckiest judging decides.
+    Where judgings differ by more than their intervals allow, what they differ by is added to the variance of each
+    (DerSimonian and Laird, 1986): one that is very sure of itself then weighs little more than the others, whose code
+    may have made them unsure. The upper end stays at the highest of theirs: no slow judging may make a code reach
+    further. Beside judgings that are none, a bound counts if its interval lies below their mean: its score is too high
+    rather than too low, and a code could else avoid being replayed where it would do badly. Where all are bounds, the
+    lower end is as far from the score as in the middle one: neither the luckiest nor the unluckiest judging decides.
     """
     sure = [item for item in estimates if not item.bound]
     if not sure:
         return _mean_of_bounds(estimates)
     known = _mean(sure)
-    return _mean([*sure, *(item for item in estimates if item.bound and item.hi < known.lo)])
+    return _mean([*sure, *(item for item in estimates if item.bound and item.hi < known.score)])
 
 
 def _mean(estimates: Sequence[SpeedupEstimate]) -> SpeedupEstimate:
     if len(estimates) == 1:
         return estimates[0]
-    logs = [math.log(item.score) for item in estimates]
-    weights = [1 / item.error**2 for item in estimates]
-    mean = math.fsum(weight * log for weight, log in zip(weights, logs, strict=True)) / math.fsum(weights)
-    surprise = math.fsum(weight * (log - mean) ** 2 for weight, log in zip(weights, logs, strict=True))
-    spread = max(1.0, surprise / (len(estimates) - 1))
-    half = NORMAL_95 * math.sqrt(spread / math.fsum(weights))
+    logs, variances = [math.log(item.score) for item in estimates], [item.error**2 for item in estimates]
+    between = _variance_between(logs, variances)
+    weights = [1 / (variance + between) for variance in variances]
+    mean = _weighted(logs, weights)
+    half = NORMAL_95 / math.sqrt(math.fsum(weights))
     highest = max(item.hi for item in estimates)
     return SpeedupEstimate(math.exp(mean), math.exp(mean - half), min(math.exp(mean + half), highest))
+
+
+def _variance_between(values: Sequence[float], variances: Sequence[float]) -> float:
+    """The variance that the values have beside their own; by the method of moments of DerSimonian and Laird."""
+    weights = [1 / variance for variance in variances]
+    mean, whole = _weighted(values, weights), math.fsum(weights)
+    surprise = math.fsum(weight * (value - mean) ** 2 for weight, value in zip(weights, values, strict=True))
+    scale = whole - math.fsum(weight**2 for weight in weights) / whole
+    return max(0.0, (surprise - len(values) + 1) / scale) if scale > 0 else 0.0
+
+
+def _weighted(values: Sequence[float], weights: Sequence[float]) -> float:
+    return math.fsum(map(operator.mul, values, weights)) / math.fsum(weights)
 
 
 def _mean_of_bounds(estimates: Sequence[SpeedupEstimate]) -> SpeedupEstimate:
