@@ -102,7 +102,7 @@ system-run:
 	@sh scripts/system_packages.sh bubblewrap:bwrap
 
 system-test:
-	@sh scripts/system_packages.sh bubblewrap:bwrap chromium:chromium
+	@sh scripts/system_packages.sh bubblewrap:bwrap chromium-headless-shell:chromium-headless-shell:chromium
 
 clean: ## removes what was installed and all data
 	rm -rf $(VENV) var

@@ -19,6 +19,7 @@ import runpy
 import signal
 import socket
 import sys
+from contextlib import suppress
 
 sys.path.insert(0, sys.argv[2])
 from enter import install_filter, prctl  # type: ignore[import-not-found]
@@ -81,14 +82,18 @@ def attend(order, files):
 
 
 def await_end(child, given, told, shell):
-    for file in given:
-        os.close(file)
-    os.write(told, str(child).encode())
-    os.close(told)
-    _, status = os.waitpid(child, 0)
-    code = os.waitstatus_to_exitcode(status)
-    os.write(shell, f"{128 - code if code < 0 else code}\n".encode())
-    os._exit(0)
+    """Ends at once and in any case: to undo what torch has made takes longer than many a child."""
+    try:
+        for file in given:
+            os.close(file)
+        os.write(told, str(child).encode())
+        os.close(told)
+        _, status = os.waitpid(child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        with suppress(BrokenPipeError):  # the shell was killed, and the child with it
+            os.write(shell, f"{128 - code if code < 0 else code}\n".encode())
+    finally:
+        os._exit(0)
 
 
 def enter(order):

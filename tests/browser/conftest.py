@@ -19,7 +19,7 @@ from tests.stack import Stack
 from .seeded import SUBMISSIONS
 
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
-NAMES = ("chromium", "chromium-browser", "google-chrome")
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")  # cheapest first
 expect.set_options(timeout=30_000)  # five seconds are too few beside other tests
 
 

@@ -24,6 +24,7 @@ from benchmarks.harness.gpu import baselines as of_gpus
 from benchmarks.harness.gpu import marks
 from benchmarks.harness.gpu.baselines import GpuPreparation
 from benchmarks.harness.gpu.discovery import Gpu
+from benchmarks.harness.measuring import baselines
 from benchmarks.harness.measuring.baselines import LEFT_OUT, CpuPreparation, Preparation
 from benchmarks.harness.sandbox import deadlines
 from benchmarks.harness.sandbox.crowd import TreeWork, end_tree, work_of
@@ -231,6 +232,16 @@ def test_what_torch_compile_cannot_do_is_kept(own_paths: Paths) -> None:
     again = preparing([None], [None])
     assert again.compiled(own_paths).problems == (NO_CONFIG, None)
     assert again.started == []
+
+
+def test_what_was_compiled_for_a_torch_in_another_folder_is_not_used(
+    own_paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch.compile would not find its libraries again, and compile them in each judging."""
+    preparing([None]).compiled(own_paths)
+    assert preparing([None]).is_ready(own_paths)
+    monkeypatch.setattr(baselines, "torch_folder", lambda: Path("/elsewhere/torch"))
+    assert not preparing([None]).is_ready(own_paths)
 
 
 def test_a_lack_of_memory_that_was_kept_before_is_compiled_again(own_paths: Paths) -> None:

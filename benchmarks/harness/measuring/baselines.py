@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..compilers.builds import compiler_environment
+from ..compilers.toolchain import torch_folder
 from ..errors import Cancelled, RefereeError
 from ..hosts.locks import file_lock, watched_file_lock
 from ..hosts.machine import Cores, Peaks
@@ -156,7 +157,7 @@ class Preparation(ABC):
         return peaks
 
     def _folder(self, paths: Paths) -> Path:
-        parts = (self.task.content_sha256, *(config.key for config in self.configs), *self.machine)
+        parts = (self.task.content_sha256, *(config.key for config in self.configs), *self.machine, _place_of_torch())
         left_out = (LEFT_OUT,) if self.quick else ()
         return paths.baselines / f"{self.task.op}-{self.task.direction}-{_digest(*parts, *left_out)}"
 
@@ -243,7 +244,7 @@ class CpuPreparation(Preparation):
 
     def probes(self, paths: Paths) -> Path:
         """Those programs, compiled once per machine in a process that loads no reference: some are strangers' code."""
-        folder = paths.baselines / f"probes-{_digest(*self.machine)}"
+        folder = paths.baselines / f"probes-{_digest(*self.machine, _place_of_torch())}"
         with file_lock(folder.with_suffix(".lock")):
             if not folder.exists():
                 with scratch_folder("probes-", paths.scratch) as scratch:
@@ -288,6 +289,14 @@ def _write(file: Path, data: dict[str, Any]) -> None:
     partial = file.with_suffix(".partial")
     partial.write_text(json.dumps(data))
     partial.replace(file)
+
+
+def _place_of_torch() -> str:
+    """torch.compile looks for its libraries under the hash of a command that names this folder.
+
+    What was compiled for a torch in another folder would be compiled again in each judging.
+    """
+    return str(torch_folder())
 
 
 def _digest(*parts: str) -> str:
