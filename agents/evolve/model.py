@@ -217,8 +217,14 @@ class CandidateView:
 
 
 def leading(candidates: Iterable[CandidateView]) -> CandidateView | None:
-    """The one of which the most counts; the earlier one of equals. Only confirmed ones, if there are any."""
-    scored = [item for item in candidates if item.counts is not None]
+    """The one of which the most counts; the earlier one of equals. Only confirmed ones, if there are any.
+
+    One whose binary was judged as another candidate's, and rejected when that was judged again, is none.
+    """
+    known = {item.id: item for item in candidates}
+    twins = {item.id: known.get(item.reused_from or "") for item in known.values()}
+    sound = [item for item in known.values() if (twin := twins[item.id]) is None or twin.correct]
+    scored = [item for item in sound if item.counts is not None]
     confirmed = [item for item in scored if item.judgings > 1]
     ranked = [(item.counts or 0.0, -item.generation, -item.slot, item) for item in confirmed or scored]
     return max(ranked, key=lambda item: item[:3])[3] if ranked else None

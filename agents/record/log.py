@@ -101,7 +101,7 @@ def source_in(run: Run, sha256: str) -> str:
 def _project(run: Run, events: list[LogEvent]) -> None:
     named = Q(key__in=keys_of(run, events))
     if any(event.type == "confirmation.finished" for event in events):  # it may give the run another best
-        named |= Q(score__isnull=False)
+        named = Q()
     rows = Candidate.objects.filter(named, run=run)
     picture = Picture(run, {row.key: row for row in rows})
     known = Opinion.objects.filter(candidate__in=[row.pk for row in picture.candidates.values()])

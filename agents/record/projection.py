@@ -183,26 +183,39 @@ def _judged_again(picture: Picture, event: LogEvent) -> None:
     if payload["verdict"] == PASS:
         _pool(row, payload)
     else:
+        row.estimates = row.estimates or [_estimate(row)]  # how the first judging ended
+        row.judgings = 1
         row.verdict, row.verdict_text = payload["verdict"], (payload.get("reason") or "")[:KEPT_TEXT]
         row.score = row.score_lo = row.score_hi = None
     _choose_best(picture)
 
 
+def _estimate(row: Candidate) -> list[Any]:
+    return [row.score, row.score_lo or row.score, row.score_hi or row.score, row.timing_trust]
+
+
 def _pool(row: Candidate, payload: Payload) -> None:
     lo, hi = payload.get("ci95") or (payload["score"], payload["score"])
-    first = [row.score, row.score_lo or row.score, row.score_hi or row.score, row.timing_trust]
-    row.estimates = [*(row.estimates or [first]), [payload["score"], lo, hi, payload.get("timing_trust") or ""]]
+    row.estimates = [
+        *(row.estimates or [_estimate(row)]),
+        [payload["score"], lo, hi, payload.get("timing_trust") or ""],
+    ]
     known = pooled([SpeedupEstimate(score, lo, hi, is_bound(trust)) for score, lo, hi, trust in row.estimates])
     row.judgings, row.score, row.score_lo, row.score_hi = len(row.estimates), known.score, known.lo, known.hi
     row.timing_trust = next(item[3] for item in row.estimates if is_bound(item[3]) == known.bound)
 
 
 def _choose_best(picture: Picture) -> None:
-    """As the engine does; all candidates with a score are in the picture."""
-    scored = [row for row in picture.candidates.values() if row.counts is not None]
+    """As the engine does; all candidates of the run are in the picture."""
+    known = picture.candidates
+    rejected = {key for key, row in known.items() if row.score is None}
+    scored = [row for row in known.values() if row.counts is not None and row.reused_from not in rejected]
     confirmed = [row for row in scored if row.judgings > 1]
     best = max(confirmed or scored, key=lambda row: (row.counts or 0.0, -row.generation, -row.slot), default=None)
     picture.run.best_key, picture.run.best_score = (best.key, best.score) if best is not None else ("", None)
+    if best is not None and not best.improved:
+        best.improved = True
+        picture.touched.add(best.key)
 
 
 def _note_best(picture: Picture, row: Candidate) -> None:

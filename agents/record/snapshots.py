@@ -32,7 +32,7 @@ class Scene:
 
     @cached_property
     def improvements(self) -> list[Candidate]:
-        return [row for row in self.judged if row.improved]
+        return [row for row in self.judged if row.improved and row.score is not None]
 
     @property
     def in_flight(self) -> list[Candidate]:

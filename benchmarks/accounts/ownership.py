@@ -83,12 +83,15 @@ def account_delete(user: User, *, keep_submissions: bool) -> None:
             extension.on_account_end(user, "the account that was deleted")
         teams.account_ends(user)
         mine = Submission.objects.filter(owner=user)
+        going = mine.filter(visibility=Visibility.PRIVATE) if keep_submissions else mine.exclude(origin=Origin.AGENT)
+        going = going.exclude(pk__in=quotas.paid_answers().values("pk"))
+        gone = list(going | mine.filter(visibility=Visibility.PRIVATE))
+        for submission in gone:
+            _cancel(submission)
         standings.boards_marked(
             Evaluation.objects.filter(submission__owner=user).order_by().values_list("task_version", flat=True)
         )
-        going = mine.filter(visibility=Visibility.PRIVATE) if keep_submissions else mine.exclude(origin=Origin.AGENT)
-        going = going.exclude(pk__in=quotas.paid_answers().values("pk"))
-        for submission in going | mine.filter(visibility=Visibility.PRIVATE):
+        for submission in gone:
             _delete(submission)
         released = standings.standings_release(user)
         mine.update(owner=None, client_token="")
@@ -102,10 +105,15 @@ def _refuse_paid(submission: Submission) -> None:
         raise Refused(PAID)
 
 
-def _delete(submission: Submission) -> None:
-    standings.boards_held(submission)
+def _cancel(submission: Submission) -> None:
+    """Before the boards are held: a report holds its evaluation first and the boards after it."""
     for evaluation in submission.evaluations.exclude(state__in=FINISHED):
         evaluation_cancel(evaluation, DELETED)
+
+
+def _delete(submission: Submission) -> None:
+    _cancel(submission)
+    standings.boards_held(submission)
     quotas.keep_place(submission)
     judged, source = _judged(submission), submission.blob_id
     reviews.remember(judged)

@@ -238,13 +238,19 @@ def _remembered(evaluation: Evaluation, exact: list[Evaluation], since: datetime
         if not refusal.verdict and evaluation.submission.created < refusal.finished:
             continue
         if settled is None or refusal.finished > settled:
-            ended = f"ended as {refusal.verdict}" if refusal.verdict else "was invalidated by staff"
-            return f"The same source, judged for a submission deleted since, {ended}."
+            ended = {"": "was invalidated by staff", Verdict.PASS: "was under review"}
+            how = ended.get(refusal.verdict, f"ended as {refusal.verdict}")
+            return f"The same source, judged for a submission deleted since, {how}."
     return ""
 
 
 def _confirmations(exact: list[Evaluation]) -> list[datetime]:
     return [item.submission.confirmed_at for item in exact if item.submission.confirmed_at]
+
+
+def _is_confirmed(item: Evaluation) -> bool:
+    moment = item.submission.confirmed_at
+    return moment is not None and item.finished is not None and item.finished <= moment
 
 
 def _deleted(table: Any, same_code: list[Evaluation], like: Q) -> QuerySet[Any]:
@@ -299,6 +305,9 @@ def remember(evaluations: Iterable[Evaluation]) -> None:
             about = {"owner_id": item.submission.owner_id, "language": item.submission.language}
             scored.append(DeletedScore(**about, **columns, **scores))
         elif item.finished and item.verdict and item.verdict != Verdict.PASS and not Verdict(item.verdict).ours:
+            what = {"verdict": item.verdict, "finished": item.finished, "language": item.submission.language}
+            refused.append(Refusal(**columns, **what))
+        if item.gated and item.finished and not _is_confirmed(item):
             what = {"verdict": item.verdict, "finished": item.finished, "language": item.submission.language}
             refused.append(Refusal(**columns, **what))
     Refusal.objects.bulk_create(refused)

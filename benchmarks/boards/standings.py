@@ -12,7 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import QuerySet
 
-from ..harness import Report, SpeedupEstimate, Verdict, is_bound, what_counts
+from ..harness import Report, SpeedupEstimate, Verdict, what_counts
 from ..models import (
     Evaluation,
     Standing,
@@ -27,6 +27,7 @@ from .ranking import Entry, rank
 from .reviews import AUDITS, holder_of, judgings_of_same_code, pooled_estimate, review_reason
 
 RENEWED_FROM = 50  # of a holder's programs, best first, when its row is written anew
+TEXTS_MAX = 150  # of all of them: staff may have confirmed one text of a program and not another
 AUDITED_PLACES = 3  # of a board, whose entries must not rest on a bound alone
 
 
@@ -100,9 +101,8 @@ def review_renew(evaluation: Evaluation) -> None:
     for standing in _standings_touched(evaluation):
         _refresh(standing)
     accepted = [item for item in judgings_of_same_code(evaluation) if item.verdict == Verdict.PASS]
-    for item in {holder_of(item): item for item in accepted if not item.is_quick}.values():
-        if may_stand(item):
-            _stand(item, judgings_of_same_code(item))
+    for item in {holder_of(item): item for item in accepted if not item.is_quick and may_stand(item)}.values():
+        _stand(item, judgings_of_same_code(item))
     _rank_board(evaluation)
 
 
@@ -152,11 +152,11 @@ def standings_restore(evaluations: Iterable[Evaluation]) -> None:
 
 
 def _best_of_programs(accepted: QuerySet[Evaluation]) -> list[Evaluation]:
-    """The best judging of each of the first RENEWED_FROM programs: judgings of one are pooled anyway."""
-    found: dict[str, int] = {}
+    """The best judging of each text of the first RENEWED_FROM programs: judgings of one are pooled anyway."""
+    found: dict[tuple[str, str], int] = {}
     for pk, text, tokens in accepted.values_list("pk", "submission__blob", "submission__source_key").iterator():
-        found.setdefault(tokens or text, pk)
-        if len(found) == RENEWED_FROM:
+        found.setdefault((tokens or text, text), pk)
+        if len({program for program, _ in found}) == RENEWED_FROM or len(found) == TEXTS_MAX:
             break
     rows = accepted.in_bulk(list(found.values()))
     return [rows[pk] for pk in found.values()]
@@ -206,7 +206,7 @@ def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> None:
     rows = board.select_related("evaluation").defer("evaluation__report", "evaluation__error_internal")
     current = rows.filter(holder=holder_of(evaluation)).first()
     estimate, doubt = pooled_estimate(evaluation, same_code), review_reason(evaluation, same_code)
-    named = None if estimate.bound else _replayed_of_holder(evaluation, same_code)
+    named = _better_known_of_holder(evaluation, same_code)
     if named is not None and bool(review_reason(named, same_code)) == bool(doubt):
         evaluation = named
     if current is not None and not _replaces(evaluation, estimate, current, same_code, in_question=bool(doubt)):
@@ -223,6 +223,7 @@ def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> None:
             "score": estimate.score,
             "score_lo": estimate.lo,
             "score_hi": estimate.hi,
+            "judgings": len(accepted),
             "under_review": bool(doubt),
             "review_reason": doubt,
             "rank": None,
@@ -230,15 +231,15 @@ def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> None:
     )
 
 
-def _replayed_of_holder(evaluation: Evaluation, same_code: list[Evaluation]) -> Evaluation | None:
-    """The newest accepted judging that is none of the bounds: where the score rests on such ones, the row names one."""
+def _better_known_of_holder(evaluation: Evaluation, same_code: list[Evaluation]) -> Evaluation | None:
+    """The newest of the accepted judgings whose times are known best, if that is better than of this one."""
     known = [
         item
         for item in same_code
-        if item.verdict == Verdict.PASS and not item.is_quick and not is_bound(item.timing_trust)
+        if item.verdict == Verdict.PASS and not item.is_quick and _distrust(item) < _distrust(evaluation)
         if holder_of(item) == holder_of(evaluation) and _is_shown(item.submission)
     ]
-    return known[-1] if is_bound(evaluation.timing_trust) and known else None
+    return min(reversed(known), key=_distrust, default=None)
 
 
 def _replaces(

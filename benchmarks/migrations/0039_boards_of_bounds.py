@@ -4,12 +4,16 @@ BOUNDS = ("bounded", "audited")
 
 
 def mark(apps, schema_editor):
-    """`prepare` writes anew the boards with bounded or audited judgings (boards_complete); recorded ones of GPUs are
-    read again."""
+    """`prepare` writes anew the boards with bounded or audited judgings or several of one code (boards_complete);
+    recorded ones of GPUs are read again."""
     due = set()
-    for name in ("Evaluation", "DeletedScore"):
-        rows = apps.get_model("benchmarks", name).objects.filter(timing_trust__in=BOUNDS)
-        due.update(rows.order_by().values_list("task_version", flat=True).distinct())
+    for name, rows in (
+        ("Evaluation", models.Q(timing_trust__in=BOUNDS)),
+        ("DeletedScore", models.Q()),
+        ("Standing", models.Q(judgings__gt=1)),
+    ):
+        found = apps.get_model("benchmarks", name).objects.filter(rows)
+        due.update(found.order_by().values_list("task_version", flat=True).distinct())
     for version in due:
         apps.get_model("benchmarks", "TaskVersion").objects.filter(pk=version).update(boards_due=True)
     apps.get_model("benchmarks", "RecordedBundle").objects.filter(device_class="cuda").update(file_sha256="")

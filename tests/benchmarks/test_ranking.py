@@ -211,6 +211,12 @@ def test_bounds_above_a_judging_that_is_none_do_not_count(count):
     assert pooled([bound(), sure, sure]) == pooled([sure, sure])
 
 
+def test_a_pooled_interval_holds_nothing_that_no_judging_held():
+    """Else a leader that is sometimes slower would share its rank with what lies below all its judgings."""
+    whole = pooled([SpeedupEstimate(2.00, 1.98, 2.02), SpeedupEstimate(1.80, 1.78, 1.82)])
+    assert (whole.lo, whole.hi) == (pytest.approx(1.78), pytest.approx(2.02))
+
+
 def test_one_very_sure_judging_does_not_outweigh_many_others():
     """How sure a judging is of itself is up to the code as well."""
     fast, slow = SpeedupEstimate(2.60, 2.597, 2.603), SpeedupEstimate(1.30, 1.20, 1.41)

@@ -11,7 +11,7 @@ from agents.evolve.config import ConfigError, RunConfig
 from agents.evolve.events import LogEvent
 from agents.evolve.logs import MemoryLog
 from agents.evolve.loop import fork
-from agents.evolve.model import JudgeResult
+from agents.evolve.model import CandidateView, JudgeResult, leading
 from agents.evolve.state import RunState
 from benchmarks.harness import SpeedupEstimate, pooled
 
@@ -225,3 +225,13 @@ def test_the_setting_is_checked_and_is_off_in_logs_of_before() -> None:
     before = CONFIG.to_json()
     del before["confirmations"]
     assert RunConfig.from_json(before).confirmations == 0
+
+
+def test_a_twin_of_what_was_rejected_is_not_the_best_either() -> None:
+    """It has the binary, and so the first result, of a candidate that was then judged again."""
+    passed, wrong = JudgeResult("PASS", "", score=1.9, ci95=(1.88, 1.92)), JudgeResult("INCORRECT_VALUE", "wrong")
+    first = CandidateView("1-0", 1, 0, 0, "optimise", result=passed, confirmations=(wrong,))
+    twin = CandidateView("1-1", 1, 1, 0, "optimise", result=passed, reused_from="1-0")
+    other = CandidateView("1-2", 1, 2, 0, "optimise", result=replace(passed, score=1.2, ci95=(1.18, 1.22)))
+    assert leading([first, twin, other]) is other
+    assert leading([replace(first, confirmations=()), twin, other]) is not other

@@ -312,7 +312,9 @@ def test_deleting_a_gated_judging_leaves_no_score_without_its_gate() -> None:
     fast = enter("cheat", gated, "// same\n")
     ownership.submission_delete(fast.submission)
     enter("cheat", replayed(2.0), "// same\n")
-    assert rows() == [("cheat", 1, 2.0, "replayed")]
+    row = Standing.objects.get()
+    assert (row.score, row.under_review) == (pytest.approx(2.0), True)
+    assert "was under review" in row.review_reason
 
 
 def test_private_judgings_take_no_row_off_a_board() -> None:
@@ -351,3 +353,23 @@ def test_a_contradiction_with_what_was_deleted_long_ago_can_be_settled(staff: Us
     assert Standing.objects.get().under_review
     decisions.decide(now.submission, ActionKind.CONFIRM, by=staff, reason="looked at it")
     assert not Standing.objects.get().under_review
+
+
+def test_a_row_that_is_written_anew_names_the_audit() -> None:
+    bounded = enter("olga", found(1.70, 1.60, 1.72, "bounded"))
+    services.audit_request(bounded, by_staff=True)
+    moves.record_report(factories.claimed_for_judging(factories.GPU), found(1.66, 1.56, 1.68, "audited"))
+    assert [row[3] for row in rows()] == ["audited"]
+    standings_renew(bounded)
+    assert [row[3] for row in rows()] == ["audited"]
+    assert Standing.objects.get().judgings == 2
+
+
+def test_pooled_rows_of_a_processor_are_written_anew_as_well() -> None:
+    """Several judgings of one code were pooled by another rule before."""
+    for _ in range(2):
+        factories.judged(owner=User.objects.filter(username="olga").first() or factories.user("olga"))
+    Standing.objects.update(score=9.0)
+    import_module("benchmarks.migrations.0039_boards_of_bounds").mark(apps, None)
+    boards_complete()
+    assert Standing.objects.get().score < 9.0

@@ -35,7 +35,7 @@ def pooled(estimates: Sequence[SpeedupEstimate]) -> SpeedupEstimate:
 
     Where judgings differ by more than their intervals allow, what they differ by is added to the variance of each
     (DerSimonian and Laird, 1986): one that is very sure of itself then weighs little more than the others, whose code
-    may have made them unsure. The upper end stays at the highest of theirs: no slow judging may make a code reach
+    may have made them unsure. The interval stays within the ends of theirs: no slow judging may make a code reach
     further. Beside judgings that are none, a bound counts if its interval lies below their mean: its score is too high
     rather than too low, and a code could else avoid being replayed where it would do badly. Where all are bounds, the
     lower end is as far from the score as in the middle one: neither the luckiest nor the unluckiest judging decides.
@@ -55,8 +55,8 @@ def _mean(estimates: Sequence[SpeedupEstimate]) -> SpeedupEstimate:
     weights = [1 / (variance + between) for variance in variances]
     mean = _weighted(logs, weights)
     half = NORMAL_95 / math.sqrt(math.fsum(weights))
-    highest = max(item.hi for item in estimates)
-    return SpeedupEstimate(math.exp(mean), math.exp(mean - half), min(math.exp(mean + half), highest))
+    lowest, highest = min(item.lo for item in estimates), max(item.hi for item in estimates)
+    return SpeedupEstimate(math.exp(mean), max(math.exp(mean - half), lowest), min(math.exp(mean + half), highest))
 
 
 def _variance_between(values: Sequence[float], variances: Sequence[float]) -> float:
