@@ -85,13 +85,13 @@ def account_delete(user: User, *, keep_submissions: bool) -> None:
         mine = Submission.objects.filter(owner=user)
         going = mine.filter(visibility=Visibility.PRIVATE) if keep_submissions else mine.exclude(origin=Origin.AGENT)
         going = going.exclude(pk__in=quotas.paid_answers().values("pk"))
-        gone = list(going | mine.filter(visibility=Visibility.PRIVATE))
-        for submission in gone:
+        gone = going | mine.filter(visibility=Visibility.PRIVATE)
+        for submission in gone.all():
             _cancel(submission)
         standings.boards_marked(
             Evaluation.objects.filter(submission__owner=user).order_by().values_list("task_version", flat=True)
         )
-        for submission in gone:
+        for submission in gone.all():  # again: until the boards were held, one may have been made private or paid for
             _delete(submission)
         released = standings.standings_release(user)
         mine.update(owner=None, client_token="")

@@ -248,9 +248,10 @@ def _confirmations(exact: list[Evaluation]) -> list[datetime]:
     return [item.submission.confirmed_at for item in exact if item.submission.confirmed_at]
 
 
-def _is_confirmed(item: Evaluation) -> bool:
-    moment = item.submission.confirmed_at
-    return moment is not None and item.finished is not None and item.finished <= moment
+def _has_open_gate(item: Evaluation) -> bool:
+    """Whether `review_reason` would ask about one of its gates; to be asked before it is deleted."""
+    answers = _Answers.about(_exact(item, judgings_of_same_code(item)))
+    return not answers.settle(item) and any(not answers.answer(gate["code"], item) for gate in _gates(item))
 
 
 def _deleted(table: Any, same_code: list[Evaluation], like: Q) -> QuerySet[Any]:
@@ -307,7 +308,7 @@ def remember(evaluations: Iterable[Evaluation]) -> None:
         elif item.finished and item.verdict and item.verdict != Verdict.PASS and not Verdict(item.verdict).ours:
             what = {"verdict": item.verdict, "finished": item.finished, "language": item.submission.language}
             refused.append(Refusal(**columns, **what))
-        if item.gated and item.finished and not _is_confirmed(item):
+        if item.gated and item.finished and item.verdict == Verdict.PASS and _has_open_gate(item):
             what = {"verdict": item.verdict, "finished": item.finished, "language": item.submission.language}
             refused.append(Refusal(**columns, **what))
     Refusal.objects.bulk_create(refused)

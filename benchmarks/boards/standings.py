@@ -27,7 +27,7 @@ from .ranking import Entry, rank
 from .reviews import AUDITS, holder_of, judgings_of_same_code, pooled_estimate, review_reason
 
 RENEWED_FROM = 50  # of a holder's programs, best first, when its row is written anew
-TEXTS_MAX = 150  # of all of them: staff may have confirmed one text of a program and not another
+TEXTS_MAX = 150  # of which programs have further ones: staff may have confirmed one text and not another
 AUDITED_PLACES = 3  # of a board, whose entries must not rest on a bound alone
 
 
@@ -85,9 +85,13 @@ def board_renew(accepted: Sequence[Evaluation]) -> None:
 def _write_holder(evaluation: Evaluation) -> None:
     board = Standing.objects.board(evaluation.ruleset, evaluation.task_version, evaluation.device_kind)
     board.filter(holder=holder_of(evaluation)).delete()
+    clean = set[int]()  # judgings of programs that are not in question: another text of one changes nothing
     for item in _best_of_programs(_accepted_of_holder(evaluation)):
-        if may_stand(item):
-            _stand(item, judgings_of_same_code(item))
+        if item.pk in clean or not may_stand(item):
+            continue
+        same_code = judgings_of_same_code(item)
+        if not _stand(item, same_code):
+            clean.update(known.pk for known in same_code)
     for standing in board.filter(holder=holder_of(evaluation)):
         _refresh(standing)
 
@@ -101,8 +105,10 @@ def review_renew(evaluation: Evaluation) -> None:
     for standing in _standings_touched(evaluation):
         _refresh(standing)
     accepted = [item for item in judgings_of_same_code(evaluation) if item.verdict == Verdict.PASS]
-    for item in {holder_of(item): item for item in accepted if not item.is_quick and may_stand(item)}.values():
-        _stand(item, judgings_of_same_code(item))
+    shown = [item for item in accepted if not item.is_quick and _is_shown(item.submission)]
+    for item in {holder_of(item): item for item in shown}.values():
+        if may_stand(item):
+            _stand(item, judgings_of_same_code(item))
     _rank_board(evaluation)
 
 
@@ -153,10 +159,14 @@ def standings_restore(evaluations: Iterable[Evaluation]) -> None:
 
 def _best_of_programs(accepted: QuerySet[Evaluation]) -> list[Evaluation]:
     """The best judging of each text of the first RENEWED_FROM programs: judgings of one are pooled anyway."""
-    found: dict[tuple[str, str], int] = {}
+    found, programs = dict[tuple[str, str], int](), set[str]()
     for pk, text, tokens in accepted.values_list("pk", "submission__blob", "submission__source_key").iterator():
-        found.setdefault((tokens or text, text), pk)
-        if len({program for program, _ in found}) == RENEWED_FROM or len(found) == TEXTS_MAX:
+        program = tokens or text
+        if program in programs and len(found) >= TEXTS_MAX:
+            continue
+        found.setdefault((program, text), pk)
+        programs.add(program)
+        if len(programs) == RENEWED_FROM:
             break
     rows = accepted.in_bulk(list(found.values()))
     return [rows[pk] for pk in found.values()]
@@ -200,8 +210,8 @@ def _standings_touched(evaluation: Evaluation) -> list[Standing]:
     return list(rows.select_related("evaluation__submission__method"))
 
 
-def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> None:
-    """Put the evaluation on the board if its holder has nothing better there."""
+def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> bool:
+    """Put the evaluation on the board if its holder has nothing better there. Whether its code is in question."""
     board = Standing.objects.board(evaluation.ruleset, evaluation.task_version, evaluation.device_kind)
     rows = board.select_related("evaluation").defer("evaluation__report", "evaluation__error_internal")
     current = rows.filter(holder=holder_of(evaluation)).first()
@@ -210,7 +220,7 @@ def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> None:
     if named is not None and bool(review_reason(named, same_code)) == bool(doubt):
         evaluation = named
     if current is not None and not _replaces(evaluation, estimate, current, same_code, in_question=bool(doubt)):
-        return
+        return bool(doubt)
     accepted = [item for item in same_code if item.verdict == Verdict.PASS]
     Standing.objects.update_or_create(
         ruleset=evaluation.ruleset,
@@ -229,6 +239,7 @@ def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> None:
             "rank": None,
         },
     )
+    return bool(doubt)
 
 
 def _better_known_of_holder(evaluation: Evaluation, same_code: list[Evaluation]) -> Evaluation | None:

@@ -18,7 +18,7 @@ from benchmarks.accounts import ownership
 from benchmarks.boards import overview, standings
 from benchmarks.boards import selectors as boards
 from benchmarks.boards.standings import standings_renew, wants_audit
-from benchmarks.harness import Flag, Report
+from benchmarks.harness import Flag, Report, Verdict
 from benchmarks.judgings import moves
 from benchmarks.judgings.recording import boards_complete
 from benchmarks.models import DeletedScore, Evaluation, Standing, Submission, TaskVersion
@@ -315,6 +315,33 @@ def test_deleting_a_gated_judging_leaves_no_score_without_its_gate() -> None:
     row = Standing.objects.get()
     assert (row.score, row.under_review) == (pytest.approx(2.0), True)
     assert "was under review" in row.review_reason
+
+
+def test_a_copy_that_somebody_deletes_reopens_no_review_that_staff_have_closed(staff: User) -> None:
+    gated = replace(replayed(9.0), gates=(Flag("gate-roofline", "faster than possible"),))
+    own = enter("olga", gated, "// same\n")
+    decisions.decide(own.submission, ActionKind.CONFIRM, by=staff, reason="looked at it")
+    copy = enter("bob", gated, "// same\n")
+    ownership.submission_delete(copy.submission)
+    assert rows() == [("olga", 1, 9.0, "replayed")]
+
+
+def test_what_ended_by_our_fault_is_not_remembered_for_its_gates() -> None:
+    gates = (Flag("gate-roofline", "faster than possible"),)
+    noisy = replace(replayed(9.0), gates=gates, verdict=Verdict.NOISY, score=None)
+    ours = enter("olga", noisy, "// same\n")
+    if ours.submission.evaluations.filter(verdict="").exists():  # it is judged a second time
+        moves.record_report(factories.claimed_for_judging(factories.GPU), noisy)
+    ownership.submission_delete(ours.submission)
+    enter("olga", replayed(1.7), "// same\n")
+    assert rows() == [("olga", 1, 1.7, "replayed")]
+
+
+def test_a_row_that_is_written_anew_names_the_best_text_of_a_program() -> None:
+    best = enter("olga", replayed(2.0), "// first\nint x;\n")
+    enter("olga", replayed(1.9), "// second\nint x;\n")
+    standings_renew(best)
+    assert Standing.objects.get().evaluation == best
 
 
 def test_private_judgings_take_no_row_off_a_board() -> None:
