@@ -47,8 +47,8 @@ def rank(entries: Iterable[Entry[Key]]) -> dict[Key, int]:
     Best first, by what counts. A new group starts where an entry's interval is separated from that of the group's FIRST
     entry (overlap itself is not transitive). A group shares the rank 1 + entries above it; inside, what is known best
     and then what was verified first comes first. The interval of a bound is moved down to what counts of it, so that
-    its gap takes it into no better group. Whoever avoids being replayed thus has no entry to himself above those that
-    would share its rank, and is listed behind them.
+    its gap takes it into no better group. A bound shares the rank of replayed entries by the same rule as a replayed
+    one, and is listed behind them.
     """
     ranks: dict[Key, int] = {}
     for group in _groups(entries):

@@ -104,7 +104,7 @@ def review_reason(evaluation: Evaluation, same_code: list[Evaluation]) -> str:
     exact = _exact(evaluation, same_code)
     if invalidated := _invalidated(evaluation, same_code, exact):
         return invalidated
-    answers = _Answers.about(exact)
+    answers = _SettledDoubts.about(exact)
     for item in same_code:
         if answers.settle(item):
             continue
@@ -117,7 +117,7 @@ def review_reason(evaluation: Evaluation, same_code: list[Evaluation]) -> str:
 
 
 @dataclass(frozen=True)
-class _Answers:
+class _SettledDoubts:
     """What staff and passed audits have settled about a code. `reached` is the highest score for which, by gate.
 
     An audit says nothing of a judging that it contradicts: else a code could be fast until it is audited, and the audit
@@ -129,7 +129,7 @@ class _Answers:
     reached: dict[str, float]
 
     @classmethod
-    def about(cls, exact: list[Evaluation]) -> "_Answers":
+    def about(cls, exact: list[Evaluation]) -> "_SettledDoubts":
         audits = [item for item in exact if _is_passed_audit(item)]
         answers = cls(max(_confirmations(exact), default=None), audits, {})
         for item in filter(answers.settle, exact):
@@ -161,10 +161,11 @@ def _surely(item: Any) -> float:
 
 
 def _contradiction(evaluation: Evaluation, same_code: list[Evaluation], exact: list[Evaluation]) -> str:
-    """A score far below another one of the same code whose times are known no better: one of the two is wrong.
+    """Two judgings of the code are so far apart that one of them is wrong.
 
-    A bound is too high rather than too low. Only a confirmation after both has settled it; of what was deleted long ago
-    it is not known when it ended.
+    A bound is too high rather than too low, so its gap explains no score below what was replayed, nor an audited one
+    below what was bounded. Only a confirmation after both has settled it; of what was deleted long ago it is not known
+    when it ended.
     """
     if all(item.timing_trust not in TIMINGS for item in same_code):
         return ""
@@ -174,7 +175,8 @@ def _contradiction(evaluation: Evaluation, same_code: list[Evaluation], exact: l
         return confirmed is not None and (item.finished is None or item.finished <= confirmed)
 
     for trust, lower in ((REPLAYED, BOUND_TRUSTS), (BOUNDED, (AUDITED,))):
-        high, low = [row for row, known in scored if known == trust], [row for row, known in scored if known in lower]
+        high = [row for row in scored if row.timing_trust == trust]
+        low = [row for row in scored if row.timing_trust in lower]
         for highs, lows in (
             (high, [row for row in low if not is_settled(row)]),
             ([row for row in high if not is_settled(row)], low),
@@ -185,7 +187,7 @@ def _contradiction(evaluation: Evaluation, same_code: list[Evaluation], exact: l
             if _most(bottom) * _APART < _surely(top):
                 return (
                     f"Judgings of this source contradict each other: {top.score:.2f}× with {trust} times, "
-                    f"{bottom.score:.2f}× with {' or '.join(lower)} ones."
+                    f"{bottom.score:.2f}× with {bottom.timing_trust} ones."
                 )
     return ""
 
@@ -248,9 +250,13 @@ def _confirmations(exact: list[Evaluation]) -> list[datetime]:
     return [item.submission.confirmed_at for item in exact if item.submission.confirmed_at]
 
 
-def _has_open_gate(item: Evaluation) -> bool:
-    """Whether `review_reason` would ask about one of its gates; to be asked before it is deleted."""
-    answers = _Answers.about(_exact(item, judgings_of_same_code(item)))
+def _is_doubtful(item: Evaluation) -> bool:
+    """Whether `review_reason` would name it or one of its gates; to be asked before it is deleted."""
+    if item.verdict != Verdict.PASS:
+        return not Verdict(item.verdict).ours
+    if not item.gated:
+        return False
+    answers = _SettledDoubts.about(_exact(item, judgings_of_same_code(item)))
     return not answers.settle(item) and any(not answers.answer(gate["code"], item) for gate in _gates(item))
 
 
@@ -264,22 +270,21 @@ def _deleted(table: Any, same_code: list[Evaluation], like: Q) -> QuerySet[Any]:
 def pooled_estimate(evaluation: Evaluation, same_code: list[Evaluation]) -> SpeedupEstimate:
     """Deleted judgings count as well, or the unlucky ones would be deleted."""
     scored = _scored(evaluation, same_code)
-    on_gpu = any(trust in TIMINGS for _, trust in scored)
-    bounds = [is_bound(trust) or (on_gpu and not trust) for _, trust in scored]
+    on_gpu = any(row.timing_trust in TIMINGS for row in scored)  # what was deleted long ago counts as bounded there
+    bounds = [is_bound(row.timing_trust) or (on_gpu and not row.timing_trust) for row in scored]
     estimates = zip(scored, bounds, strict=True)
-    return pooled([SpeedupEstimate(row.score, row.score_lo, row.score_hi, bound) for (row, _), bound in estimates])
+    return pooled([SpeedupEstimate(row.score, row.score_lo, row.score_hi, bound) for row, bound in estimates])
 
 
-def _scored(evaluation: Evaluation, same_code: list[Evaluation]) -> list[tuple[Any, str]]:
-    """Judgings of the code that have a score, deleted ones among them, and how well their times are known."""
+def _scored(evaluation: Evaluation, same_code: list[Evaluation]) -> list[Any]:
+    """Judgings of the code that have a score, and what is remembered of deleted ones."""
     alike = Q(language__in=(*read_alike(evaluation.submission.language), ""))
     like, owner = alike & _exactly_like(same_code, text="source_sha256"), evaluation.submission.owner_id
     if owner is not None:
         own = [item for item in same_code if item.submission.owner_id == owner]
         like |= Q(owner=owner, source_key__in={item.submission.source_key for item in own} - {""})
     rows: list[Any] = [item for item in same_code if item.score is not None]
-    rows += _deleted(DeletedScore, same_code, like)
-    return [(item, item.timing_trust) for item in rows]
+    return [*rows, *_deleted(DeletedScore, same_code, like)]
 
 
 def remember(evaluations: Iterable[Evaluation]) -> None:
@@ -305,10 +310,7 @@ def remember(evaluations: Iterable[Evaluation]) -> None:
             scores = {name: getattr(item, name) for name in _KEPT_SCORES}
             about = {"owner_id": item.submission.owner_id, "language": item.submission.language}
             scored.append(DeletedScore(**about, **columns, **scores))
-        elif item.finished and item.verdict and item.verdict != Verdict.PASS and not Verdict(item.verdict).ours:
-            what = {"verdict": item.verdict, "finished": item.finished, "language": item.submission.language}
-            refused.append(Refusal(**columns, **what))
-        if item.gated and item.finished and item.verdict == Verdict.PASS and _has_open_gate(item):
+        if item.finished and item.verdict and _is_doubtful(item):
             what = {"verdict": item.verdict, "finished": item.finished, "language": item.submission.language}
             refused.append(Refusal(**columns, **what))
     Refusal.objects.bulk_create(refused)

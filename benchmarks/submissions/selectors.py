@@ -12,7 +12,7 @@ from django.core.paginator import Page
 from django.db.models import Case, Exists, OuterRef, Prefetch, Subquery, Value, When
 from django.http import Http404
 
-from ..harness import Source, Verdict, is_bound
+from ..harness import Source, Verdict, what_counts
 from ..models import DeviceKind, Evaluation, Submission, Task, TaskVersion, Team
 from ..querysets import HEAVY, User, counted, teams_of_member
 from ..selectors import evaluation_for, page_by_key, submission_for, visible_standings
@@ -129,11 +129,10 @@ def side_for(user: User, code: uuid.UUID) -> tuple[Submission, Evaluation]:
     except Http404:
         found = evaluation_for(user, code)
         return found.submission, found
-    return submission, max(evaluations, key=lambda item: (_counts(item) or 0.0, item.queued))
-
-
-def _counts(evaluation: Evaluation) -> float | None:
-    return evaluation.score_lo if is_bound(evaluation.timing_trust) else evaluation.score
+    return submission, max(
+        evaluations,
+        key=lambda item: (what_counts(item.score or 0.0, item.score_lo or 0.0, item.timing_trust), item.queued),
+    )
 
 
 def _record(evaluation: Evaluation) -> uuid.UUID | None:
