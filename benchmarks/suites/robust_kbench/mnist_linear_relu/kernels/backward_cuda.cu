@@ -50,10 +50,11 @@ __device__ void gate(const Layer& layer, int row, int output, float dot) {
     layer.gated[place] = dot + layer.biases[output] <= 0 ? 0.0f : layer.grad[place];
 }
 
-// The stream's next kernel, in clusters of `parts` blocks, which may start before the last one has ended.
+// The stream's next kernel, in clusters of `parts` blocks. If `early`, it may start before the last one has ended, so it
+// has to wait on the device for what it reads.
 template <class... Expected, class... Given>
-void launch_early(void (*kernel)(Expected...), int blocks, int threads, size_t shared_bytes, int parts,
-                  Given... arguments) {
+void launch_clusters(void (*kernel)(Expected...), bool early, int blocks, int threads, size_t shared_bytes, int parts,
+                     Given... arguments) {
     cudaLaunchAttribute attributes[2] = {};
     attributes[0].id = cudaLaunchAttributeClusterDimension;
     attributes[0].val.clusterDim = {unsigned(parts), 1, 1};
@@ -65,7 +66,7 @@ void launch_early(void (*kernel)(Expected...), int blocks, int threads, size_t s
     config.dynamicSmemBytes = shared_bytes;
     config.stream = c10::cuda::getCurrentCUDAStream();
     config.attrs = attributes;
-    config.numAttrs = 2;
+    config.numAttrs = early ? 2 : 1;
     C10_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, arguments...));
 }
 
@@ -225,7 +226,7 @@ void launch_few_rows(const Layer& layer) {
     int parts = 1;
     while (parts < 8 && layer.outputs >= 2 * parts * Warps) parts *= 2;
     const int columns = (layer.inputs + 32 * Width - 1) / (32 * Width);
-    launch_early(few_rows<Rows, Width, Warps>, columns * parts, 32 * Warps, 0, parts, layer, parts);
+    launch_clusters(few_rows<Rows, Width, Warps>, true, columns * parts, 32 * Warps, 0, parts, layer, parts);
 }
 
 template <int Rows>
@@ -428,10 +429,10 @@ int parts_of(int tiles, int depth) {
 }
 
 template <class... Arguments>
-void launch_tiles(void (*kernel)(Arguments...), int blocks, int parts, Arguments... arguments) {
+void launch_tiles(void (*kernel)(Arguments...), bool early, int blocks, int parts, Arguments... arguments) {
     C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
     C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
-    launch_early(kernel, blocks, kThreads, kSharedBytes, parts, arguments...);
+    launch_clusters(kernel, early, blocks, kThreads, kSharedBytes, parts, arguments...);
 }
 
 // Both gradients get whole clusters; the last one may have blocks without a tile, which find only zeros.
@@ -440,13 +441,13 @@ void launch_gradient_tiles(const Layer& layer) {
     const int x_tiles = tiles_of(layer.rows) * tiles_of(layer.inputs), parts = parts_of(x_tiles, layer.outputs);
     const int weight_tiles = tiles_of(layer.outputs) * tiles_of(layer.inputs);
     const int blocks = x_tiles * parts + (weight_tiles + parts - 1) / parts * parts;
-    launch_tiles(gradient_tiles<Width>, blocks, parts, layer, x_tiles, parts);
+    launch_tiles(gradient_tiles<Width>, true, blocks, parts, layer, x_tiles, parts);
 }
 
 template <int Width>
 void launch_gate_tiles(const Layer& layer) {
     const int tiles = tiles_of(layer.rows) * tiles_of(layer.outputs), parts = parts_of(tiles, layer.inputs);
-    launch_tiles(gate_tiles<Width>, tiles * parts, parts, layer, parts);
+    launch_tiles(gate_tiles<Width>, false, tiles * parts, parts, layer, parts);
 }
 
 template <int Width>
