@@ -11,3 +11,5 @@ extern "C" __global__ void sum(const float *in, float *out, int count) {
         out[blockIdx.x] = sum;
     }
 }
+
+extern "C" __global__ void nothing() {}

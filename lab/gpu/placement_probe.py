@@ -35,7 +35,7 @@ _APART_BYTES = 256 << 20
 _FLUSH_BYTES = 256 << 20
 
 
-class Place(NamedTuple):
+class ProbePlace(NamedTuple):
     """One combination: the `moved` part lies at place number `level` of a kind."""
 
     moved: str  # inputs, results, code
@@ -43,14 +43,14 @@ class Place(NamedTuple):
     level: int
 
 
-class Bench:
+class ColdClock:
     """A clock, and memory that empties the cache when it is written."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver, self.clock = driver, Clock(driver)
         self._flush = driver.allocate(_FLUSH_BYTES)
 
-    def times_us(self, program: "Placed | None", calls: int) -> list[float]:
+    def times_us(self, program: "ProbeKernel | None", calls: int) -> list[float]:
         """Of so many calls, without those whose times are worth nothing."""
         found = []
         for _ in range(calls):
@@ -62,20 +62,20 @@ class Bench:
         return found
 
 
-class Placed:
+class ProbeKernel:
     """One kernel at one place, as a program for the clock."""
 
     steps = ()  # all on the first stream
 
-    def __init__(self, bench: Bench, function: pointer, words: Sequence[Any], blocks: int) -> None:
-        self._bench, self._function, self._blocks, self._words = bench, function, blocks, words
-        self._places = (pointer * len(words))(*(ctypes.addressof(word) for word in words))
+    def __init__(self, cold: ColdClock, function: pointer, words: Sequence[Any], blocks: int) -> None:
+        self._cold, self._function, self._blocks, self._words = cold, function, blocks, words
+        self._places = (pointer * max(1, len(words)))(*(ctypes.addressof(word) for word in words))
 
     def launch(self) -> None:
         blocks, threads, one, none = map(ctypes.c_uint, (self._blocks, _THREADS, 1, 0))
         shape = (blocks, one, one, threads, one, one, none)
-        stream = self._bench.clock.lanes.first
-        self._bench.driver.call("cuLaunchKernel", self._function, *shape, stream, self._places, pointer(None))
+        stream = self._cold.clock.lanes.first
+        self._cold.driver.call("cuLaunchKernel", self._function, *shape, stream, self._places, pointer(None))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -108,33 +108,36 @@ def measure(image: Path, contexts: int, calls: int) -> None:
         if context:
             driver.call("cuDevicePrimaryCtxReset_v2", ctypes.c_int(0))
             driver.open()
-        bench = Bench(driver)
-        empty_us = median(bench.times_us(None, 5 * calls))
-        codes, rooms = [_function(driver, code) for _ in range(_LEVELS)], [_apart(driver) for _ in range(2 * _LEVELS)]
+        cold = ColdClock(driver)
+        empty_us = median(cold.times_us(None, 5 * calls))
+        codes, rooms = (
+            [function_of(driver, code, "sum") for _ in range(_LEVELS)],
+            [_apart(driver) for _ in range(2 * _LEVELS)],
+        )
         for name, (blocks, count) in KERNELS.items():
             made = {
-                place: Placed(bench, codes[place.level if place.moved == "code" else 0], words, blocks)
+                place: ProbeKernel(cold, codes[place.level if place.moved == "code" else 0], words, blocks)
                 for place, words in _placed(rooms, count)
             }
-            times_us = defaultdict[Place, list[float]](list)
+            times_us = defaultdict[ProbePlace, list[float]](list)
             for _ in range(calls):
                 for place in random.sample(list(made), len(made)):
-                    times_us[place] += bench.times_us(made[place], 1)
+                    times_us[place] += cold.times_us(made[place], 1)
             for place, found in times_us.items():
                 sd_us = _robust_sd(found)
                 line = {"context": context, "kernel": name, **place._asdict(), "empty_us": round(empty_us, 3)}
                 print(json.dumps({**line, "median_us": round(median(found) - empty_us, 3), "sd_us": round(sd_us, 3)}))
 
 
-def _placed(rooms: Sequence[int], count: int) -> Iterable[tuple[Place, Sequence[Any]]]:
+def _placed(rooms: Sequence[int], count: int) -> Iterable[tuple[ProbePlace, Sequence[Any]]]:
     """All combinations with the kernel's parameters. Inputs lie in even rooms, results in odd ones."""
     for level in range(_LEVELS):
         for kind, step_bytes in STEPS_BYTES.items():
             inputs, results = rooms[2 * level if not step_bytes else 0], rooms[2 * level + 1 if not step_bytes else 1]
             away = level * step_bytes
-            yield Place("inputs", kind, level), (u64(inputs + away), u64(rooms[1]), ctypes.c_int(count))
-            yield Place("results", kind, level), (u64(rooms[0]), u64(results + away), ctypes.c_int(count))
-        yield Place("code", "own", level), (u64(rooms[0]), u64(rooms[1]), ctypes.c_int(count))
+            yield ProbePlace("inputs", kind, level), (u64(inputs + away), u64(rooms[1]), ctypes.c_int(count))
+            yield ProbePlace("results", kind, level), (u64(rooms[0]), u64(results + away), ctypes.c_int(count))
+        yield ProbePlace("code", "own", level), (u64(rooms[0]), u64(rooms[1]), ctypes.c_int(count))
 
 
 def scatter(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -171,11 +174,11 @@ def _apart(driver: Driver) -> int:
     return driver.allocate(_ROOM_BYTES).value
 
 
-def _function(driver: Driver, code: bytes) -> pointer:
-    """The kernel, in a copy of its code."""
+def function_of(driver: Driver, code: bytes, name: str) -> pointer:
+    """A kernel, in a copy of its code."""
     module, function = pointer(), pointer()
     driver.call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(code))
-    driver.call("cuModuleGetFunction", ctypes.byref(function), module, ctypes.c_char_p(b"sum"))
+    driver.call("cuModuleGetFunction", ctypes.byref(function), module, ctypes.c_char_p(name.encode()))
     return function
 
 

@@ -31,7 +31,8 @@ class Session:
         self.setting = SimpleNamespace(rules=RULES, gpu_rules=RULES.gpu)
         self.replay = None
         if replay:
-            told = {"records": ["r"], "nothing_us": 1.0, "repeated": 3, "gaps_us": lambda: {"gap_us": 2.0}}
+            told = {"records": ["r"], "nothing_us": 1.0, "surplus_us": {"baseline0": 0.0625}, "repeated": 3}
+            told["gaps_us"] = lambda: {"gap_us": 2.0}
             self.replay = SimpleNamespace(most_in_a_burst=lambda _: most, input_sets=lambda _: sets, **told)
         self._burst_us, self.log = burst_us, list[str]()
 

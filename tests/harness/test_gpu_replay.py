@@ -463,6 +463,7 @@ def test_a_fault_of_the_gpu_is_told_by_its_name() -> None:
 
 ANSWER = {"call_us": 12.0, "behind_us": 6.0, "is_late": False, "blind_us": 0.4, "start_us": 2.0}
 LATE, UNSEEN = {**ANSWER, "is_late": True}, {**ANSWER, "blind_us": 2.1}
+NO_CONTEXT: dict[str, Any] = {"empty": [], "kernel": []}
 
 
 class FakeActor:
@@ -547,19 +548,19 @@ def recording_of(replay: Replay) -> CallRecording:
 
 def test_baselines_capture_once_for_all_submissions_of_a_session() -> None:
     captured = Captured()
-    baseline = FakeActor({"nodes": [3]})
+    baseline = FakeActor(NO_CONTEXT, {"nodes": [3]}, NO_CONTEXT)
     for _ in range(2):
-        replay = replay_of(executor=FakeActor(ANSWER), candidate=FakeActor())
+        replay = replay_of(executor=FakeActor(NO_CONTEXT), candidate=FakeActor())
         replay.captured, replay.crew.baselines = captured, [baseline]  # type: ignore[list-item]
         replay._measure_nothing = lambda _: (1.0, 1.0)  # type: ignore[method-assign]
         replay.capture_baselines(lambda _: 0, [[0]])
-    assert [next(iter(message)) for message in baseline.asked] == ["replay", "capture"]
+    assert [next(iter(message)) for message in baseline.asked] == ["replay", "context", "capture", "context"]
     assert captured == Captured(is_told=True, is_whole=True)
 
 
 def test_a_baseline_that_cannot_be_captured_is_told_before_the_submission_is_loaded() -> None:
-    replay = replay_of()
-    replay.captured, replay.crew.baselines = Captured(), [FakeActor({"not_captured": "eager: no"})]  # type: ignore[list-item]
+    replay, baseline = replay_of(executor=FakeActor(NO_CONTEXT)), FakeActor(NO_CONTEXT, {"not_captured": "eager: no"})
+    replay.captured, replay.crew.baselines = Captured(), [baseline]  # type: ignore[list-item]
     replay._measure_nothing = lambda _: (1.0, 1.0)  # type: ignore[method-assign]
     with pytest.raises(NotReplayable, match="its baseline: eager: no"):
         replay.capture_baselines(lambda _: 0, [[0]])
@@ -648,9 +649,9 @@ def test_the_referee_waits_for_the_end_of_a_call_before_that_is_made() -> None:
 
 def test_device_code_that_slows_empty_calls_of_baselines_gains_nothing() -> None:
     """What an empty call takes is measured before any of it has run in an executor, and again."""
-    replay = replay_of(executor=FakeActor(*[ANSWER] * 26))
+    replay = replay_of(executor=FakeActor(NO_CONTEXT, *[ANSWER] * 26))
     rest, busy = {**ANSWER, "call_us": 2.0}, {**ANSWER, "call_us": 7.0}
-    told = [*[rest] * 25, {"nodes": [3]}, *[busy] * 25]
+    told = [NO_CONTEXT, *[rest] * 25, {"nodes": [3]}, *[busy] * 25]
     replay.captured = Captured()
     replay.crew.baselines = [FakeActor(*told)]  # type: ignore[list-item]
     replay.capture_baselines(lambda _: 0, [[0]])
@@ -1066,7 +1067,7 @@ def test_a_control_run_replays_the_baselines() -> None:
     replay = replay_of()
     replay.captured, replay._nothing = Captured(), {}
     replay.crew.executors = []
-    replay.crew.baselines = [baseline := FakeActor(*[ANSWER] * 25, {"nodes": [3]}, ANSWER)]  # type: ignore[list-item]
+    replay.crew.baselines = [baseline := FakeActor(NO_CONTEXT, *[ANSWER] * 25, {"nodes": [3]}, ANSWER)]  # type: ignore[list-item]
     replay.capture_baselines(lambda _: 0, [[0]])
     assert [message for message in baseline.asked if "capture" in message or "replay" in message] == [
         {"replay": True},

@@ -38,7 +38,8 @@ def credit_bursts(session: GpuSession, judging: Judging) -> dict[str, Any]:
         ledger.times_us[CANDIDATE] = [us + shorter_us for us in ledger.times_us[CANDIDATE]]
         if count > 1:
             found[ledger.config.key] = _credited(session, judging, number, count)
-    told = {"nothing_us": replay.nothing_us, "repeated": replay.repeated, **replay.gaps_us()}
+    surplus_us = {who: round(us, 3) for who, us in replay.surplus_us.items()}
+    told = {"nothing_us": replay.nothing_us, "surplus_us": surplus_us, "repeated": replay.repeated, **replay.gaps_us()}
     return {"replay": {"bursts": found, "records": replay.records, **told}}
 
 

@@ -11,7 +11,7 @@ fresh values with correct results, the candidate processes are ended, and only t
 import json
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from statistics import median
@@ -29,6 +29,7 @@ from ..report import Verdict
 from ..sandbox.isolation import inside
 from ..scores.scoring import BaselineTimes
 from ..tasks.spec import Config
+from .contexts import surpluses_us
 from .crew import Crew
 from .device_code import device_code
 from .record import (
@@ -41,7 +42,16 @@ from .record import (
     summary,
 )
 from .recording import CallRecording, failed_of, not_replayable
-from .word_times import MEASURED, SAMPLED_MAX_US, Lateness, WordTimes, is_worth, no_longer, surely_us
+from .word_times import (
+    MEASURED,
+    SAMPLED_MAX_US,
+    Lateness,
+    WordTimes,
+    is_worth,
+    no_longer,
+    percentiles_us,
+    surely_us,
+)
 
 INPUTS_AT, OUTPUTS_AT = 0x5000_0000_0000, 0x6000_0000_0000
 _TRIES, _LATE_TRIES = 25, 5
@@ -52,7 +62,6 @@ _STEPS = 1 << 62
 _PUNCTUAL_CALLS, _PUNCTUAL_LEAST = 10, 8
 LATE_RESULTS = "results were written after the call had reported its end"
 _UNSEEN = "what its packages load could not be seen: there is no CUPTI, or it failed"
-
 
 _Answers = tuple[dict[str, Any], dict[str, Any]]  # of who made a call, and of the referee
 
@@ -115,6 +124,7 @@ class Replay:
     _late: list[Lateness] = field(default_factory=list)  # of all single calls
     captured: Captured = field(default_factory=Captured)
     repeated: int = 0  # calls whose times were worth nothing
+    surplus_us: dict[str, float] = field(default_factory=dict)  # by process, for the context that it has by chance
     _nothing: dict[str, tuple[float, ...]] = field(default_factory=dict)
     # empty calls of baselines before device code ran in an executor, which could make later ones long
     _at_rest: dict[str, tuple[float, ...]] = field(default_factory=dict)
@@ -129,8 +139,10 @@ class Replay:
             self.captured.is_told = True
             for baseline in self.crew.baselines:
                 baseline.link.send(replay=True)
-        for launch in self._launches:
-            self._at_rest[f"baseline{launch}"] = self._nothing_of_baseline(launch)
+        casts = {"baseline": self.crew.baselines, "candidate": self.crew.executors}
+        actors = {f"{name}{launch}": actor for name, cast in casts.items() for launch, actor in enumerate(cast)}
+        self.surplus_us = surpluses_us(actors, self._receive)
+        self._at_rest = {f"baseline{launch}": self._nothing_of_baseline(launch) for launch in self._launches}
         self._nothing.update(self._at_rest)
         if not self.captured.is_whole:
             for number, functions in enumerate(wanted):
@@ -185,7 +197,7 @@ class Replay:
         if "gone" in answer:
             return self._actor(who).broken(self.timeout_s)
         times = self._times(who, answer)
-        late = _lateness(times, answer, taken)
+        late = Lateness.around(times, answer, taken)
         self._late.append(late)
         return CallResult(
             Status.OK,
@@ -205,7 +217,7 @@ class Replay:
             raise self._end_of(who)
         self._demand_right(who, config, range(count))
         times = self._times(who, answer)
-        late = _lateness(times, answer, taken)
+        late = Lateness.around(times, answer, taken)
         return (times.credited_us + late.beyond_us(usual._replace(behind_us=0.0))) / count
 
     def _end_of(self, who: str) -> Fault:
@@ -251,13 +263,7 @@ class Replay:
         ]
 
     def gaps_us(self) -> dict[str, float]:
-        """Delays around single calls in microseconds: median and 99th percentile."""
-        found = {}
-        for name in Lateness._fields if self._late else ():
-            values = sorted(getattr(late, name) for late in self._late if name != "sampled_us" or late.sampled_us)
-            for percent in (50, 99) if values else ():
-                found[name.replace("_us", f"_p{percent}_us")] = round(values[percent * (len(values) - 1) // 100], 2)
-        return found
+        return percentiles_us(self._late)
 
     @property
     def nothing_us(self) -> dict[str, float]:
@@ -468,11 +474,12 @@ class Replay:
         try:
             return actor.receive(REFEREE_TIMEOUT_S)
         except (TimeoutError, ProtocolError) as error:
-            raise failed("a baseline failed", actor.child) from error
+            raise failed("a process of the judge failed", actor.child) from error
 
     def _times(self, who: str, answer: dict[str, Any]) -> WordTimes:
         pairs = zip(MEASURED, self._nothing[who], strict=True)
-        return WordTimes(*(answer[name] - nothing_us for name, nothing_us in pairs))
+        call_us, behind_us = (answer[name] - nothing_us for name, nothing_us in pairs)
+        return WordTimes(call_us - self.surplus_us.get(who, 0.0), behind_us)
 
     def _actor(self, who: str) -> Actor:
         cast = self.crew.executors if _is_candidate(who) else self.crew.baselines
@@ -490,8 +497,3 @@ class Replay:
 def _is_candidate(who: str) -> bool:
     """Whether these are calls of the submission: names are candidate0, baseline0 and so on, one for each launch."""
     return who.startswith("candidate")
-
-
-def _lateness(times: WordTimes, answer: Mapping[str, Any], taken: Mapping[str, Any]) -> Lateness:
-    told = {name: float(taken[name]) for name in ("tail_us", "sampled_us", "lead_us")}
-    return Lateness(times.behind_us, **told, start_us=float(answer["start_us"]))

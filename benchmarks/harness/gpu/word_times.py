@@ -54,6 +54,12 @@ class Lateness(NamedTuple):
     def of(cls, call: CallResult) -> Self:
         return cls(call.behind_us, call.tail_us or 0.0, call.sampled_us, call.lead_us, call.start_us)
 
+    @classmethod
+    def around(cls, times: WordTimes, answer: Mapping[str, Any], taken: Mapping[str, Any]) -> Self:
+        """By the `answer` of the process that made the call, and what the referee has `taken` down."""
+        told = {name: float(taken[name]) for name in ("tail_us", "sampled_us", "lead_us")}
+        return cls(times.behind_us, **told, start_us=float(answer["start_us"]))
+
     def beyond_us(self, usual: "Lateness") -> float:
         """What is added to the call: about zero unless work went on before or after it, or its sample was delayed."""
         spares = (
@@ -87,6 +93,16 @@ def usual_lateness(seen: Mapping[Contender, Sequence[CallResult]]) -> Lateness:
     """What happens around calls of baselines, in the median; of each figure that of the baseline with the most."""
     medians = [map(median, zip(*map(Lateness.of, calls), strict=True)) for calls in seen.values()]
     return Lateness(*map(max, zip(*medians, strict=True)))
+
+
+def percentiles_us(late: Sequence[Lateness]) -> dict[str, float]:
+    """Delays around calls in microseconds: median and 99th percentile."""
+    found = {}
+    for name in Lateness._fields if late else ():
+        values = sorted(getattr(item, name) for item in late if name != "sampled_us" or item.sampled_us)
+        for percent in (50, 99) if values else ():
+            found[name.replace("_us", f"_p{percent}_us")] = round(values[percent * (len(values) - 1) // 100], 2)
+    return found
 
 
 def no_longer(nothing_us: Sequence[float], usual_us: Sequence[float]) -> tuple[float, ...]:

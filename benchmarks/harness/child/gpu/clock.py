@@ -64,7 +64,7 @@ class Clock:
 
     def __init__(self, driver: Driver, page: ControlWords | None = None) -> None:
         self._driver = driver
-        self._page = page or (ctypes.c_uint64 * (CONTROL_BYTES // 8))()
+        self.page = page or (ctypes.c_uint64 * (CONTROL_BYTES // 8))()
         self._random = secrets.SystemRandom()
         self.lanes = Lanes(driver)
         host, place = pointer(), u64()
@@ -89,8 +89,8 @@ class Clock:
                 self._driver.library.cuStreamSynchronize(stream)
             raise
         finally:
-            self._page[_ENDED_NS] = self._page[_ENDED_NS] or time.perf_counter_ns()
-            self._page[_ENDED] = self._page[_FOLLOWED] = step
+            self.page[_ENDED_NS] = self.page[_ENDED_NS] or time.perf_counter_ns()
+            self.page[_ENDED] = self.page[_FOLLOWED] = step
 
     def _measure(self, programs: Sequence[Program], streams: Sequence[pointer], step: int) -> CallTimes:
         self._driver.call("cuCtxResetPersistingL2Cache")
@@ -111,11 +111,11 @@ class Clock:
             is_late, released_ns = bool(self._words[release]), time.perf_counter_ns()
             self._words[release] = 1
             ended, start_ns, end_ns, blind_ns = see_both(at_start, at_end, released_ns)
-            self._page[_ENDED_NS] = end_ns
-            self._page[_ENDED] = step
+            self.page[_ENDED_NS] = end_ns
+            self.page[_ENDED] = step
             self._let_write(third)
             followed, followed_ns, _ = self._see(at_behind, end_ns)
-            self._page[_FOLLOWED] = step
+            self.page[_FOLLOWED] = step
         for stream in streams:
             self._driver.call("cuStreamSynchronize", stream)
         there = [self._words[place] for place in places]
@@ -187,8 +187,8 @@ class Clock:
 
     def _await_referee(self, step: int) -> None:
         """Raises DriverError if it does not wait; whoever asked for the call then ends this process."""
-        self._page[_ENDED_NS], deadline_s = 0, time.monotonic() + _TIMEOUT_S
-        while self._page[_AIMED] != step:
+        self.page[_ENDED_NS], deadline_s = 0, time.monotonic() + _TIMEOUT_S
+        while self.page[_AIMED] != step:
             if time.monotonic() > deadline_s:
                 raise DriverError("the referee does not wait for the call")
 

@@ -19,6 +19,7 @@ from typing import Any
 from ...protocol import Link, control_words
 from .asleep import sleep_until_called
 from .clock import Clock, Tampered
+from .contexts import context_calls
 from .driver import Driver, DriverError, pointer
 from .launches import GraphNode, Program, program
 
@@ -28,9 +29,14 @@ def main(arguments: Sequence[str]) -> None:
     sleep_until_called(link, arguments)
     driver = Driver()
     driver.open()
+    clock = Clock(driver)
     link.send(awake=True)
+    message = link.receive()
+    if "context" in message:
+        link.send(**context_calls(driver, clock))
+        message = link.receive()
     try:
-        executor = Executor(driver, link.receive(), link)
+        executor = Executor(driver, clock, message, link)
     except NotLoaded as error:
         link.send(not_replayable=str(error), config=error.config)
         return
@@ -57,15 +63,15 @@ class NotLoaded(Exception):
 
 
 class Executor:
-    def __init__(self, driver: Driver, message: dict[str, Any], link: Link) -> None:
-        self._driver = driver
+    def __init__(self, driver: Driver, clock: Clock, message: dict[str, Any], link: Link) -> None:
+        self._driver, self._clock = driver, clock
         driver.demand_own_memory()
         sizes, fds = link.receive_descriptors()
         *memory, page = fds
         for name, fd in zip(("inputs", "outputs"), memory, strict=True):
             driver.adopt(fd, sizes[f"{name[:-1]}_bytes"], message[f"{name}_at"], writable=name == "outputs")
             os.close(fd)
-        self._clock = Clock(driver, control_words(page))
+        clock.page = control_words(page)
         os.close(page)
         self._images: list[bytes] = []  # the driver may read them for as long as they are loaded
         self._kernels: dict[tuple[str, str], pointer] = {}  # by digest of the image, or "" for any, and name

@@ -15,6 +15,7 @@ from ...protocol import ControlWords, Link, Word
 from ..shell import Call, Function
 from .capture import Capture, NotCaptured
 from .clock import Clock
+from .contexts import context_calls
 from .driver import Driver, DriverError, pointer
 from .launches import Program, program
 from .shell import results_in_form
@@ -73,6 +74,8 @@ class Replayer:
                 return
             if "capture" in request:
                 self._link.send(**self._captured(request["capture"], request["functions"], request["sets"]))
+            elif "context" in request:
+                self._link.send(**context_calls(self._driver, self._clock))
             elif "reserve" in request:
                 self._link.send(reserved=True, works=self._reserve(request["reserve"], request["functions"]))
             else:

@@ -1,0 +1,124 @@
+"""Whether a small call tells how slow the context of a process is: `python -m lab.gpu.context_probe`.
+
+In each of several contexts of several processes it times empty calls, memsets, one to four kernels that do nothing, and
+two that read memory, by the clock of replayed calls, in turn and with a cold cache. Each line of stdout is JSON: the
+medians of one context in microseconds, of all but the empty call less that one. The last line says how far each
+scatters from context to context, and how far it does less the time of another one. Needs nvcc.
+"""
+
+import argparse
+import ctypes
+import gc
+import json
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median, stdev
+from typing import Any
+
+from benchmarks.harness.child.gpu.driver import Driver, size_t
+from lab.gpu.placement_probe import KERNELS, ColdClock, ProbeKernel, function_of
+
+_REFERENCES = ("memset of 4 B", "memset of 1 MiB", "1 of nothing")
+
+
+class Memset:
+    """A program for the clock."""
+
+    steps = ()  # all on the first stream
+
+    def __init__(self, cold: ColdClock, size_bytes: int) -> None:
+        self._cold, self._arguments = cold, (cold.driver.allocate(size_bytes), ctypes.c_ubyte(0), size_t(size_bytes))
+
+    def launch(self) -> None:
+        self._cold.driver.call("cuMemsetD8Async", *self._arguments, self._cold.clock.lanes.first)
+
+
+class Chain:
+    """One program several times."""
+
+    steps = ()
+
+    def __init__(self, program: ProbeKernel, count: int) -> None:
+        self._program, self._count = program, count
+
+    def launch(self) -> None:
+        for _ in range(self._count):
+            self._program.launch()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = _options(argv)
+    if options.image:
+        measure(options.image, options.contexts, options.calls)
+        return 0
+    lines: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        image = Path(folder) / "kernels.cubin"
+        source = Path(__file__).with_name("placement_probe.cu")
+        subprocess.run(["nvcc", "-cubin", "-arch=native", "-o", str(image), str(source)], check=True)
+        command = [sys.executable, "-m", "lab.gpu.context_probe", "--image", str(image)]
+        command += ["--contexts", str(options.contexts), "--calls", str(options.calls)]
+        for process in range(options.processes):
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+            for text in done.stdout.splitlines():
+                lines.append(json.loads(text))
+                print(json.dumps({"process": process, **lines[-1]}), flush=True)
+    print(json.dumps(left(lines)))
+    return 0
+
+
+def measure(image: Path, contexts: int, calls: int) -> None:
+    driver, code = Driver(), image.read_bytes()
+    driver.open()
+    gc.disable()
+    for context in range(contexts):
+        if context:
+            driver.call("cuDevicePrimaryCtxReset_v2", ctypes.c_int(0))
+            driver.open()
+        cold = ColdClock(driver)
+        nothing = ProbeKernel(cold, function_of(driver, code, "nothing"), (), 1)
+        programs: dict[str, Any] = {
+            "empty": None,
+            "memset of 4 B": Memset(cold, 4),
+            "memset of 1 MiB": Memset(cold, 1 << 20),
+            **{f"{count} of nothing": Chain(nothing, count) for count in (1, 2, 4)},
+        }
+        for name, (blocks, count) in KERNELS.items():
+            words = (driver.allocate(4 * count), driver.allocate(4 * count), ctypes.c_int(count))
+            programs[name] = ProbeKernel(cold, function_of(driver, code, "sum"), words, blocks)
+        times_us: dict[str, list[float]] = {name: [] for name in programs}
+        for _ in range(calls):
+            for name in random.sample(list(programs), len(programs)):
+                times_us[name] += cold.times_us(programs[name], 1)
+        medians = {name: median(found) for name, found in times_us.items()}
+        told = {name: round(us - (name != "empty") * medians["empty"], 3) for name, us in medians.items()}
+        print(json.dumps({"context": context, **told}))
+
+
+def left(lines: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Standard deviations in microseconds: of each time, and of it less a reference's."""
+    found = {}
+    for name in (name for name in lines[0] if name != "context"):
+        found[name] = {"alone": round(stdev(line[name] for line in lines), 3)}
+        for reference in _REFERENCES:
+            found[name][f"less {reference}"] = round(stdev(line[name] - line[reference] for line in lines), 3)
+    return found
+
+
+def _options(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m lab.gpu.context_probe", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("--processes", type=int, default=10)
+    parser.add_argument("--contexts", type=int, default=3, help="of each process")
+    parser.add_argument("--calls", type=int, default=60, help="of each program")
+    parser.add_argument("--image", type=Path, help=argparse.SUPPRESS)  # a process of its own
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
