@@ -20,7 +20,7 @@ from statistics import median, stdev
 from typing import Any
 
 from benchmarks.harness.child.gpu.driver import Driver, size_t
-from lab.gpu.placement_probe import KERNELS, ColdClock, ProbeKernel, function_of
+from lab.gpu.placement_probe import KERNELS, ProbeClock, ProbeKernel, function_of
 
 _REFERENCES = ("memset of 4 B", "memset of 1 MiB", "1 of nothing")
 
@@ -30,7 +30,7 @@ class Memset:
 
     steps = ()  # all on the first stream
 
-    def __init__(self, cold: ColdClock, size_bytes: int) -> None:
+    def __init__(self, cold: ProbeClock, size_bytes: int) -> None:
         self._cold, self._arguments = cold, (cold.driver.allocate(size_bytes), ctypes.c_ubyte(0), size_t(size_bytes))
 
     def launch(self) -> None:
@@ -79,7 +79,7 @@ def measure(image: Path, contexts: int, calls: int) -> None:
         if context:
             driver.call("cuDevicePrimaryCtxReset_v2", ctypes.c_int(0))
             driver.open()
-        cold = ColdClock(driver)
+        cold = ProbeClock(driver)
         nothing = ProbeKernel(cold, function_of(driver, code, "nothing"), (), 1)
         programs: dict[str, Any] = {
             "empty": None,

@@ -43,7 +43,7 @@ class ProbePlace(NamedTuple):
     level: int
 
 
-class ColdClock:
+class ProbeClock:
     """A clock, and memory that empties the cache when it is written."""
 
     def __init__(self, driver: Driver) -> None:
@@ -67,7 +67,7 @@ class ProbeKernel:
 
     steps = ()  # all on the first stream
 
-    def __init__(self, cold: ColdClock, function: pointer, words: Sequence[Any], blocks: int) -> None:
+    def __init__(self, cold: ProbeClock, function: pointer, words: Sequence[Any], blocks: int) -> None:
         self._cold, self._function, self._blocks, self._words = cold, function, blocks, words
         self._places = (pointer * max(1, len(words)))(*(ctypes.addressof(word) for word in words))
 
@@ -108,7 +108,7 @@ def measure(image: Path, contexts: int, calls: int) -> None:
         if context:
             driver.call("cuDevicePrimaryCtxReset_v2", ctypes.c_int(0))
             driver.open()
-        cold = ColdClock(driver)
+        cold = ProbeClock(driver)
         empty_us = median(cold.times_us(None, 5 * calls))
         codes, rooms = (
             [function_of(driver, code, "sum") for _ in range(_LEVELS)],
