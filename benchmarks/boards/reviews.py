@@ -22,7 +22,7 @@ from ..models import (
 from ..states import AUDITED, BOUNDED, REPLAYED, TIMINGS, ActionKind, EvaluationReason, MethodKind, Moderation
 
 AUDIT, QUICK = EvaluationReason.AUDIT, EvaluationReason.QUICK
-AUDITS = (EvaluationReason.AUDIT, EvaluationReason.VERIFICATION)
+AUDITS = (EvaluationReason.AUDIT, EvaluationReason.SITE_AUDIT, EvaluationReason.VERIFICATION)
 _KEPT_SCORES = ("score", "score_lo", "score_hi", "timing_trust", "finished")  # of a deleted judging
 _CHANCE = 1.1  # by which judgings of one code differ between machines and days at most
 _APART = 1.25  # by which they differ for no honest reason: bounded calls of several short kernels also take longer
