@@ -5,9 +5,10 @@ nothing. This also holds if a submission has been deleted. Does NOT write a boar
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from django.db.models import Q, QuerySet
@@ -38,12 +39,10 @@ def holder_of(evaluation: Evaluation) -> str:
     return f"user:{submission.owner_id}" + ("" if by_hand else f"/{submission.method.slug}")
 
 
-def judgings_of_same_code(evaluation: Evaluation, *, anybodys_tokens: bool = False) -> list[Evaluation]:
-    """Of the same text or the same compiled code, whoever submitted it, and of the same tokens by the same owner.
+def program_of(evaluation: Evaluation) -> list[Evaluation]:
+    """All judgings that may be of the same code: also of the same tokens, whoever submitted them.
 
-    Tokens are read from a text that its author chose: a stranger's must not touch an entry. Nor must what a stranger
-    has submitted as another language, where the same text may be another program. Of quick checks those that refused
-    it: whether it is right they look at as closely as any other.
+    Of quick checks those that refused it: whether it is right they look at as closely as any other.
     """
     rows = Evaluation.objects.filter(
         task_version=evaluation.task_version_id,
@@ -52,16 +51,63 @@ def judgings_of_same_code(evaluation: Evaluation, *, anybodys_tokens: bool = Fal
     )
     ours = [verdict.value for verdict in Verdict if verdict.ours]
     known = rows.exclude(verdict="").exclude(verdict__in=ours).exclude(reason=QUICK, verdict=Verdict.PASS)
-    owner, owned = _owner_of(evaluation), Q() if anybodys_tokens else _owned_like(evaluation)
-    if not anybodys_tokens:
-        known = known.filter(owned | Q(submission__language__in=read_alike(evaluation.submission.language)))
-    found, before = [evaluation], 0
-    while len(found) > before:  # the same tokens may have been compiled to what yet another was compiled to
-        before = len(found)
-        own = [item for item in found if anybodys_tokens or _owner_of(item) == owner]
-        tokens = Q(submission__source_key__in={item.submission.source_key for item in own} - {""})
-        same = _exactly_like(found, text="submission__blob") | (tokens & owned)
-        found = list(known.filter(same).select_related("submission__method").order_by("finished", "pk"))
+
+    def named(names: set[_Name]) -> list[Evaluation]:
+        columns = {"text": "submission__blob", "object": "object_key", "tokens": "submission__source_key"}
+        same = Q()
+        for kind, column in columns.items():
+            same |= Q(**{f"{column}__in": [key for its_kind, key in names if its_kind == kind]})
+        return list(known.filter(same).select_related("submission__method").order_by("finished", "pk"))
+
+    return _all_named(evaluation, partial(_names_of, tokens=True), named)
+
+
+def judgings_of_same_code(evaluation: Evaluation, program: list[Evaluation] | None = None) -> list[Evaluation]:
+    """Of the same text or the same compiled code, whoever submitted it, and of the same tokens by the same owner.
+
+    Tokens are read from a text that its author chose: a stranger's must not touch an entry. Nor must what a stranger
+    has submitted as another language, where the same text may be another program. `program` is `program_of` the
+    evaluation, where that is known.
+    """
+    owner, alike = _owner_of(evaluation), read_alike(evaluation.submission.language)
+    program = program_of(evaluation) if program is None else program
+    known = [item for item in program if _owner_of(item) == owner or item.submission.language in alike]
+    return _among(known, evaluation, lambda item: _names_of(item, tokens=_owner_of(item) == owner))
+
+
+def _exact(evaluation: Evaluation, same_code: list[Evaluation]) -> list[Evaluation]:
+    """Those of its text or of what that was compiled to: what settles a question is never found by tokens."""
+    return _among(same_code, evaluation, _names_of)
+
+
+_Name = tuple[str, str]  # what kind of key it is, and the key
+
+
+def _names_of(item: Evaluation, *, tokens: bool = False) -> set[_Name]:
+    """Others of its code have one of these. A key that is not known is nobody's."""
+    keys = {"text": item.submission.blob_id, "object": item.object_key}
+    if tokens:
+        keys["tokens"] = item.submission.source_key
+    return {(kind, key) for kind, key in keys.items() if key}
+
+
+def _among(
+    known: list[Evaluation], evaluation: Evaluation, names_of: Callable[[Evaluation], set[_Name]]
+) -> list[Evaluation]:
+    named = [(item, names_of(item)) for item in known]
+    return _all_named(evaluation, names_of, lambda names: [item for item, its in named if its & names])
+
+
+def _all_named(
+    evaluation: Evaluation,
+    names_of: Callable[[Evaluation], set[_Name]],
+    find: Callable[[set[_Name]], list[Evaluation]],
+) -> list[Evaluation]:
+    """What has a name of the evaluation, or of another that is found: one text may be compiled to what another was."""
+    names, before, found = names_of(evaluation), set[_Name](), list[Evaluation]()
+    while names != before:
+        before, found = names, find(names)
+        names = names.union(*map(names_of, found))
     return found
 
 
@@ -69,25 +115,6 @@ def _exactly_like(judgings: list[Evaluation], *, text: str) -> Q:
     """Of a text of these, or of what was compiled of them. A key that is not known is nobody's."""
     texts = Q(**{f"{text}__in": {item.submission.blob_id for item in judgings}})
     return texts | Q(object_key__in={item.object_key for item in judgings} - {""})
-
-
-def _exact(evaluation: Evaluation, same_code: list[Evaluation]) -> list[Evaluation]:
-    """Those of its text or of what that was compiled to: what settles a question is never found by tokens."""
-    found, before = [evaluation], 0
-    while len(found) > before:
-        before = len(found)
-        texts, objects = {item.submission.blob_id for item in found}, {item.object_key for item in found} - {""}
-        found = [item for item in same_code if item.submission.blob_id in texts or item.object_key in objects]
-    return found
-
-
-def _owned_like(evaluation: Evaluation) -> Q:
-    """`_owner_of` for a query."""
-    submission = evaluation.submission
-    if submission.owner_id is None and submission.method.kind == MethodKind.HUMAN:
-        return Q(submission=submission.pk)
-    method = {"submission__method": submission.method_id} if submission.owner_id is None else {}
-    return Q(submission__owner=submission.owner_id, **method)
 
 
 def _owner_of(evaluation: Evaluation) -> str:

@@ -24,7 +24,7 @@ from ..querysets import counted
 from ..states import BOUNDED, TIMINGS, MethodKind, Moderation, TaskVersionStatus, Visibility
 from .labels import is_ranked
 from .ranking import Entry, rank
-from .reviews import AUDITS, holder_of, judgings_of_same_code, pooled_estimate, review_reason
+from .reviews import AUDITS, holder_of, judgings_of_same_code, pooled_estimate, program_of, review_reason
 
 RENEWED_FROM = 50  # of a holder's programs, best first, when its row is written anew
 TEXTS_MAX = 150  # of which programs have further ones: staff may have confirmed one text and not another
@@ -51,13 +51,13 @@ def standings_update(evaluation: Evaluation) -> bool:
     if Verdict(evaluation.verdict).ours:
         return False
     hold_boards(evaluation)
-    same_code = judgings_of_same_code(evaluation)
+    program = program_of(evaluation)
     if evaluation.verdict == Verdict.PASS and not evaluation.is_quick and may_stand(evaluation):
-        _stand(evaluation, same_code)
-    standings = _standings_touched(evaluation)
+        _stand(evaluation, judgings_of_same_code(evaluation, program))
+    standings = _standings_of(program)
     for standing in standings:
         own = standing.holder == holder_of(evaluation)
-        if _refresh(standing) and own and not standing.under_review:
+        if _refresh(standing, program) and own and not standing.under_review:
             _write_holder(evaluation)  # it may have an entry that is not in question
     if standings:
         _rank_board(evaluation)
@@ -93,7 +93,7 @@ def _write_holder(evaluation: Evaluation) -> None:
         if not _stand(item, same_code):
             clean.update(known.pk for known in same_code)
     for standing in board.filter(holder=holder_of(evaluation)):
-        _refresh(standing)
+        _refresh(standing, program_of(standing.evaluation))
 
 
 def review_renew(evaluation: Evaluation) -> None:
@@ -102,13 +102,14 @@ def review_renew(evaluation: Evaluation) -> None:
     Holders whose row has gone to another entry meanwhile get it back if this one is better.
     """
     hold_boards(evaluation)
-    for standing in _standings_touched(evaluation):
-        _refresh(standing)
-    accepted = [item for item in judgings_of_same_code(evaluation) if item.verdict == Verdict.PASS]
+    program = program_of(evaluation)
+    for standing in _standings_of(program):
+        _refresh(standing, program)
+    accepted = [item for item in judgings_of_same_code(evaluation, program) if item.verdict == Verdict.PASS]
     shown = [item for item in accepted if not item.is_quick and _is_shown(item.submission)]
     for item in {holder_of(item): item for item in shown}.values():
         if may_stand(item):
-            _stand(item, judgings_of_same_code(item))
+            _stand(item, judgings_of_same_code(item, program))
     _rank_board(evaluation)
 
 
@@ -153,7 +154,7 @@ def standings_restore(evaluations: Iterable[Evaluation]) -> None:
         if may_stand(evaluation):
             _stand(evaluation, judgings_of_same_code(evaluation))
         for standing in Standing.objects.filter(evaluation=evaluation):
-            _refresh(standing)
+            _refresh(standing, program_of(evaluation))
         _rank_board(evaluation)
 
 
@@ -203,11 +204,11 @@ def _is_shown(submission: Submission) -> bool:
     return submission.visibility == Visibility.PUBLIC and submission.moderation == Moderation.OK
 
 
-def _standings_touched(evaluation: Evaluation) -> list[Standing]:
-    """Rows to read anew after a judging; which judgings count, each then finds for itself."""
-    judgings = judgings_of_same_code(evaluation, anybodys_tokens=True)
-    rows = Standing.objects.filter(evaluation__in=[item.pk for item in judgings])
-    return list(rows.select_related("evaluation__submission__method"))
+def _standings_of(program: list[Evaluation]) -> list[Standing]:
+    """Rows to read anew after a judging; which judgings of the program count for each is found by `_refresh`."""
+    rows = Standing.objects.filter(evaluation__in=[item.pk for item in program])
+    rows = rows.select_related("evaluation__submission__method")
+    return list(rows.defer("evaluation__report", "evaluation__error_internal"))
 
 
 def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> bool:
@@ -275,9 +276,9 @@ def _distrust(evaluation: Evaluation) -> int:
     return TIMINGS.index(evaluation.timing_trust) if evaluation.timing_trust in TIMINGS else TIMINGS.index(BOUNDED)
 
 
-def _refresh(standing: Standing) -> bool:
+def _refresh(standing: Standing, program: list[Evaluation]) -> bool:
     """Whether it is under review now."""
-    same_code = judgings_of_same_code(standing.evaluation)
+    same_code = judgings_of_same_code(standing.evaluation, program)
     estimate = pooled_estimate(standing.evaluation, same_code)
     reason = review_reason(standing.evaluation, same_code)
     Standing.objects.filter(pk=standing.pk).update(

@@ -1,0 +1,48 @@
+"""Boards where several accounts have entries of one code: what a judging of one of them changes for the others."""
+
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from benchmarks import services
+from benchmarks.boards import reviews
+from benchmarks.harness import Verdict
+from benchmarks.judgings import moves
+from benchmarks.models import Evaluation, Standing
+from benchmarks.moderation import decisions
+from benchmarks.states import ActionKind, EvaluationReason
+
+from . import factories
+from .test_bounds import enter, replayed
+
+
+def test_a_report_reads_the_judgings_of_a_code_once_however_many_have_it(db: None) -> None:
+    for name in ("a", "b"):
+        enter(name, replayed(1.7), "// same\n")
+    before = _reads_of_judgings("c")
+    for name in ("d", "e", "f"):
+        enter(name, replayed(1.7), "// same\n")
+    assert _reads_of_judgings("g") == before
+
+
+def _reads_of_judgings(name: str) -> int:
+    factories.queued(device_kind=factories.gpu_kind(), language="cuda", owner=factories.user(name), text="// same\n")
+    holding = factories.claimed_for_judging(factories.GPU)
+    with CaptureQueriesContext(connection) as queries:
+        moves.record_report(holding, replayed(1.7))
+    return sum('FROM "benchmarks_evaluation"' in query["sql"] for query in queries)
+
+
+def test_what_no_verdict_was_found_for_is_of_the_code_of_its_submission(staff: User) -> None:
+    """Its text names the code, but it is not among its judgings itself."""
+    first, second = enter("olga", replayed(1.70), "// one\n"), enter("bob", replayed(1.70), "// two\n")
+    Evaluation.objects.update(object_key="o" * 64)
+    services.evaluation_create(first.submission, device_kind=first.device_kind, reason=EvaluationReason.REJUDGE)
+    noisy = factories.report(Verdict.NOISY, "The times scatter too much.")
+    holding = factories.claimed_for_judging(factories.GPU)
+    moves.record_report(holding, noisy)
+    assert {item.pk for item in reviews.judgings_of_same_code(holding.evaluation)} == {first.pk, second.pk}
+    enter("carl", factories.failing(verdict=Verdict.INCORRECT_VALUE, reason="wrong"), "// two\n")
+    assert Standing.objects.filter(under_review=True).count() == 2
+    decisions.decide(first.submission, ActionKind.CONFIRM, by=staff, reason="looked at it")
+    assert not Standing.objects.filter(under_review=True).exists()
