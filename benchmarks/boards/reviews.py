@@ -289,7 +289,7 @@ def _is_doubtful(item: Evaluation) -> bool:
 
 def _deleted(table: Any, same_code: list[Evaluation], like: Q) -> QuerySet[Any]:
     """What is remembered of deleted judgings of the same code."""
-    board = {name: getattr(same_code[0], name) for name in ("task_version", "device_kind", "ruleset")}
+    board = {name: getattr(same_code[0], name) for name in ("task_version_id", "device_kind_id", "ruleset_id")}
     rows: QuerySet[Any] = table.objects.filter(like, **board)
     return rows
 

@@ -1,5 +1,6 @@
 """Boards where several accounts have entries of one code: what a judging of one of them changes for the others."""
 
+import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -46,3 +47,40 @@ def test_what_no_verdict_was_found_for_is_of_the_code_of_its_submission(staff: U
     assert Standing.objects.filter(under_review=True).count() == 2
     decisions.decide(first.submission, ActionKind.CONFIRM, by=staff, reason="looked at it")
     assert not Standing.objects.filter(under_review=True).exists()
+
+
+def row_of(name: str) -> tuple[float, bool]:
+    row = Standing.objects.get(evaluation__submission__owner__username=name)
+    return round(row.score, 2), row.under_review
+
+
+def test_a_refusal_of_a_copy_leaves_its_other_holders_their_clean_entries() -> None:
+    enter("olga", replayed(1.60), "// clean\n")
+    enter("olga", replayed(1.80), "// fast\n")
+    enter("bob", factories.failing(verdict=Verdict.INCORRECT_VALUE, reason="wrong"), "// fast\n")
+    assert row_of("olga") == (1.60, False)
+
+
+@pytest.mark.parametrize("name", ["olga", "bob"])
+def test_an_entry_that_is_no_longer_the_best_gives_its_place_to_the_one_that_is(name: str) -> None:
+    enter("olga", replayed(1.98), "// second\n")
+    enter("olga", replayed(2.00), "// first\n")
+    enter(name, replayed(1.60), "// first\n")
+    assert row_of("olga") == (1.98, False)
+
+
+def test_an_entry_that_becomes_the_best_by_the_judging_of_a_copy_stands() -> None:
+    enter("olga", replayed(1.90), "// second\n")
+    enter("olga", replayed(2.00), "// first\n")
+    enter("bob", replayed(2.30), "// second\n")
+    assert row_of("olga") == row_of("bob") > (2.0, False)
+
+
+def test_reopening_the_review_of_a_copy_leaves_its_other_holders_their_clean_entries(staff: User) -> None:
+    refused = enter("bob", factories.failing(verdict=Verdict.INCORRECT_VALUE, reason="wrong"), "// fast\n")
+    decisions.decide(refused.submission, ActionKind.CONFIRM, by=staff, reason="looked at it")
+    enter("olga", replayed(1.60), "// clean\n")
+    enter("olga", replayed(1.80), "// fast\n")
+    assert row_of("olga") == (1.80, False)
+    decisions.decide(refused.submission, ActionKind.REOPEN, by=staff, reason="it does compute something else")
+    assert row_of("olga") == (1.60, False)
