@@ -315,7 +315,7 @@ def _scored(evaluation: Evaluation, same_code: list[Evaluation]) -> list[Any]:
 
 
 def remember(evaluations: Iterable[Evaluation]) -> None:
-    """Keep of evaluations that are about to be deleted that their source was refused, or what it scored for whom.
+    """Keep of evaluations that are about to be deleted that their source was in question, or what it scored for whom.
 
     A refusal without a verdict is that of staff, who have invalidated the submission; it begins when that was made, so
     that no copy touches the original.
@@ -333,12 +333,12 @@ def remember(evaluations: Iterable[Evaluation]) -> None:
         if item.submission.moderation == Moderation.INVALIDATED:
             when = {"finished": item.submission.created, "language": item.submission.language}
             refused.append(Refusal(**columns, **when))
-        if item.score is not None and not item.gated and item.submission.owner_id is not None:
+        if _is_doubtful(item):
+            what = {"verdict": item.verdict, "finished": item.finished, "language": item.submission.language}
+            refused.append(Refusal(**columns, **what))
+        elif item.score is not None and item.submission.owner_id is not None:
             scores = {name: getattr(item, name) for name in _KEPT_SCORES}
             about = {"owner_id": item.submission.owner_id, "language": item.submission.language}
             scored.append(DeletedScore(**about, **columns, **scores))
-        if item.finished and item.verdict and _is_doubtful(item):
-            what = {"verdict": item.verdict, "finished": item.finished, "language": item.submission.language}
-            refused.append(Refusal(**columns, **what))
     Refusal.objects.bulk_create(refused)
     DeletedScore.objects.bulk_create(scored)

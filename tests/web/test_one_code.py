@@ -1,13 +1,16 @@
 """Boards where several accounts have entries of one code: what a judging of one of them changes for the others."""
 
+from dataclasses import replace
+
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from benchmarks import services
+from benchmarks.accounts import ownership
 from benchmarks.boards import reviews
-from benchmarks.harness import Verdict
+from benchmarks.harness import Flag, Verdict
 from benchmarks.judgings import moves
 from benchmarks.models import Evaluation, Standing
 from benchmarks.moderation import decisions
@@ -84,3 +87,13 @@ def test_reopening_the_review_of_a_copy_leaves_its_other_holders_their_clean_ent
     assert row_of("olga") == (1.80, False)
     decisions.decide(refused.submission, ActionKind.REOPEN, by=staff, reason="it does compute something else")
     assert row_of("olga") == (1.60, False)
+
+
+def test_deleting_an_unlucky_judging_whose_gate_staff_have_settled_gains_nothing(staff: User) -> None:
+    gates = (Flag("gate-speedup", "faster than usual"),)
+    first = enter("olga", replace(replayed(12.0), gates=gates), "// same\n")
+    decisions.decide(first.submission, ActionKind.CONFIRM, by=staff, reason="looked at it")
+    unlucky = enter("olga", replace(replayed(11.2), gates=gates), "// same\n")
+    before = row_of("olga")
+    ownership.submission_delete(unlucky.submission)
+    assert row_of("olga") == before < (12.0, False)
