@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import QuerySet
 
 from benchmarks.boards import reviews, standings
 from benchmarks.judgings.moves import evaluation_cancel
@@ -17,6 +18,7 @@ from benchmarks.services import Refused
 from .. import quotas, teams
 from ..events import emit
 from ..extensions import extensions
+from ..harness import Verdict
 from ..models import CodeBlob, Evaluation, Submission
 from ..states import FINISHED, Moderation, Origin, Visibility
 
@@ -76,7 +78,7 @@ def submission_delete(submission: Submission) -> None:
 def account_delete(user: User, *, keep_submissions: bool) -> None:
     """The account goes with its tokens. Kept submissions lose their name; private ones cannot be kept by nobody.
 
-    Answers that a request has paid for are kept in any case.
+    Answers that a request has paid for are kept in any case. What is under review is kept, but unlisted.
     """
     with transaction.atomic():
         for extension in extensions():
@@ -91,6 +93,7 @@ def account_delete(user: User, *, keep_submissions: bool) -> None:
         standings.boards_marked(
             Evaluation.objects.filter(submission__owner=user).order_by().values_list("task_version", flat=True)
         )
+        _unlist_what_is_under_review(mine)
         for submission in gone.all():  # again: until the boards were held, one may have been made private or paid for
             _delete(submission)
         released = standings.standings_release(user)
@@ -98,6 +101,14 @@ def account_delete(user: User, *, keep_submissions: bool) -> None:
         standings.standings_restore(released)
         user.delete()
         _tell(released)
+
+
+def _unlist_what_is_under_review(mine: QuerySet[Submission]) -> None:
+    """Some reviews follow from other submissions of the owner, so they would end when the name is removed."""
+    accepted = Evaluation.objects.full().filter(verdict=Verdict.PASS, submission__in=mine)
+    accepted = accepted.exclude(submission__visibility=Visibility.PRIVATE).select_related("submission__method")
+    held = {item.submission_id for item in accepted if reviews.review_reason(item, reviews.judgings_of_same_code(item))}
+    Submission.objects.filter(pk__in=held).exclude(visibility=Visibility.PRIVATE).update(visibility=Visibility.UNLISTED)
 
 
 def _refuse_paid(submission: Submission) -> None:

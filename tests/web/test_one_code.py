@@ -12,9 +12,9 @@ from benchmarks.accounts import ownership
 from benchmarks.boards import reviews
 from benchmarks.harness import Flag, Verdict
 from benchmarks.judgings import moves
-from benchmarks.models import Evaluation, Standing
+from benchmarks.models import Evaluation, Standing, Submission
 from benchmarks.moderation import decisions
-from benchmarks.states import ActionKind, EvaluationReason
+from benchmarks.states import ActionKind, EvaluationReason, Moderation, Visibility
 
 from . import factories
 from .test_bounds import enter, replayed
@@ -97,3 +97,32 @@ def test_deleting_an_unlucky_judging_whose_gate_staff_have_settled_gains_nothing
     before = row_of("olga")
     ownership.submission_delete(unlucky.submission)
     assert row_of("olga") == before < (12.0, False)
+
+
+@pytest.mark.parametrize("visibility", [Visibility.PUBLIC, Visibility.PRIVATE])
+def test_an_account_that_goes_takes_no_invalidation_along(staff: User, visibility: Visibility) -> None:
+    enter("cheat", replayed(2.6), "// same\n")
+    again = enter("cheat", replayed(2.6), "// same\n")
+    decisions.decide(again.submission, ActionKind.INVALIDATE, by=staff, reason="cheats")
+    if visibility == Visibility.PRIVATE:
+        ownership.visibility_change(again.submission, visibility)
+    assert row_of("cheat") == (2.6, True)
+    _account_ends_and_somebody_submits("// same\n")
+    assert row_of("late") == (2.6, True)
+
+
+def test_an_account_that_goes_takes_no_refusal_of_its_program_along() -> None:
+    enter("cheat", replayed(2.6), "// one\nint x;")
+    enter("cheat", factories.failing(verdict=Verdict.INCORRECT_VALUE, reason="wrong"), "// two\nint x;")
+    assert row_of("cheat") == (2.6, True)
+    _account_ends_and_somebody_submits("// another\n")
+
+
+def _account_ends_and_somebody_submits(text: str) -> None:
+    """Nothing of the account is on the board then, not even once its code is judged again."""
+    kept = Submission.objects.get(owner__username="cheat", moderation=Moderation.OK, evaluations__verdict=Verdict.PASS)
+    ownership.account_delete(User.objects.get(username="cheat"), keep_submissions=True)
+    kept.refresh_from_db()
+    assert (kept.owner, kept.visibility) == (None, Visibility.UNLISTED)
+    enter("late", replayed(2.6), text)
+    assert Standing.objects.count() == 1
