@@ -126,3 +126,11 @@ def _account_ends_and_somebody_submits(text: str) -> None:
     assert (kept.owner, kept.visibility) == (None, Visibility.UNLISTED)
     enter("late", replayed(2.6), text)
     assert Standing.objects.count() == 1
+
+
+def test_judgings_of_throw_away_accounts_are_not_chosen_from() -> None:
+    enter("olga", replayed(1.70), "// same\n")
+    unlucky = enter("bob", replayed(1.60), "// same\n")
+    before = row_of("olga")
+    ownership.account_delete(unlucky.submission.owner, keep_submissions=False)
+    assert row_of("olga") == before < (1.70, False)
