@@ -19,6 +19,7 @@ from ..models import (
     Evaluation,
     ModerationAction,
     Refusal,
+    Submission,
 )
 from ..states import AUDITED, BOUNDED, REPLAYED, TIMINGS, ActionKind, EvaluationReason, MethodKind, Moderation
 
@@ -257,7 +258,7 @@ def _is_passed_audit(item: Evaluation) -> bool:
 def _remembered(evaluation: Evaluation, exact: list[Evaluation], since: datetime | None) -> str:
     """The refusal of a deleted submission that nothing has settled since.
 
-    That of staff is about what was submitted later, and only they settle it.
+    That of staff is about what was submitted later, and only a later confirmation settles it.
     """
     alike = Q(language__in=read_alike(evaluation.submission.language))
     known = _deleted(Refusal, exact, alike & _exactly_like(exact, text="source_sha256"))
@@ -314,11 +315,16 @@ def _scored(evaluation: Evaluation, same_code: list[Evaluation]) -> list[Any]:
     return [*rows, *_deleted(DeletedScore, same_code, like)]
 
 
+def _invalidated_at(submission: Submission) -> datetime:
+    decided = ModerationAction.objects.filter(submission=submission, kind=ActionKind.INVALIDATE)
+    moment: datetime = decided.order_by("pk").values_list("created", flat=True).last() or submission.created
+    return moment
+
+
 def remember(evaluations: Iterable[Evaluation]) -> None:
     """Keep of evaluations that are about to be deleted that their source was in question, or what it scored for whom.
 
-    A refusal without a verdict is that of staff, who have invalidated the submission; it begins when that was made, so
-    that no copy touches the original.
+    A refusal without a verdict is that of staff, who have invalidated the submission.
     """
     refused, scored = [], []
     for item in evaluations:
@@ -331,7 +337,7 @@ def remember(evaluations: Iterable[Evaluation]) -> None:
             "ruleset": item.ruleset,
         }
         if item.submission.moderation == Moderation.INVALIDATED:
-            when = {"finished": item.submission.created, "language": item.submission.language}
+            when = {"finished": _invalidated_at(item.submission), "language": item.submission.language}
             refused.append(Refusal(**columns, **when))
         if _is_doubtful(item):
             what = {"verdict": item.verdict, "finished": item.finished, "language": item.submission.language}

@@ -134,3 +134,14 @@ def test_judgings_of_throw_away_accounts_are_not_chosen_from() -> None:
     before = row_of("olga")
     ownership.account_delete(unlucky.submission.owner, keep_submissions=False)
     assert row_of("olga") == before < (1.70, False)
+
+
+def test_only_a_later_confirmation_settles_an_invalidation_of_a_deleted_submission(staff: User) -> None:
+    cheat, other = enter("cheat", replayed(2.6), "// same\n"), enter("other", replayed(2.6), "// same\n")
+    decisions.decide(other.submission, ActionKind.CONFIRM, by=staff, reason="looked at it")
+    decisions.decide(cheat.submission, ActionKind.INVALIDATE, by=staff, reason="cheats")
+    ownership.account_delete(cheat.submission.owner, keep_submissions=False)
+    enter("late", replayed(2.6), "// same\n")
+    assert (row_of("other"), row_of("late")) == ((2.6, False), (2.6, True))
+    decisions.decide(other.submission, ActionKind.CONFIRM, by=staff, reason="looked at it again")
+    assert row_of("late") == (2.6, False)
