@@ -239,6 +239,7 @@ def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> bool:
     if current is not None and not _replaces(evaluation, estimate, current, same_code, in_question=bool(doubt)):
         return bool(doubt)
     accepted = [item for item in same_code if item.verdict == Verdict.PASS]
+    own = [item.finished for item in accepted if holder_of(item) == holder_of(evaluation)]
     Standing.objects.update_or_create(
         ruleset_id=evaluation.ruleset_id,
         task_version_id=evaluation.task_version_id,
@@ -246,7 +247,7 @@ def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> bool:
         holder=holder_of(evaluation),
         defaults={
             "evaluation": evaluation,
-            "verified_at": min(item.finished for item in accepted if item.finished),
+            "verified_at": min(moment for moment in own if moment),
             "score": estimate.score,
             "score_lo": estimate.lo,
             "score_hi": estimate.hi,

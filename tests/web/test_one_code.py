@@ -145,3 +145,12 @@ def test_only_a_later_confirmation_settles_an_invalidation_of_a_deleted_submissi
     assert (row_of("other"), row_of("late")) == ((2.6, False), (2.6, True))
     decisions.decide(other.submission, ActionKind.CONFIRM, by=staff, reason="looked at it again")
     assert row_of("late") == (2.6, False)
+
+
+def test_a_copy_is_not_listed_before_what_was_verified_first() -> None:
+    enter("olga", replayed(1.70), "// same\n")
+    slow = enter("olga", replayed(1.20), "// other\n")
+    enter("bob", replayed(1.70), "// same\n")
+    ownership.submission_delete(slow.submission)  # olga's row is written anew
+    names = Standing.objects.as_listed().values_list("evaluation__submission__owner__username", "rank")
+    assert list(names) == [("olga", 1), ("bob", 1)]
