@@ -88,13 +88,12 @@ def account_delete(user: User, *, keep_submissions: bool) -> None:
         going = mine.filter(visibility=Visibility.PRIVATE) if keep_submissions else mine.exclude(origin=Origin.AGENT)
         going = going.exclude(pk__in=quotas.paid_answers().values("pk"))
         gone = going | mine.filter(visibility=Visibility.PRIVATE)
-        for submission in gone.all():
-            _cancel(submission)
+        _hold_what_is_judged(mine)
         standings.boards_marked(
             Evaluation.objects.filter(submission__owner=user).order_by().values_list("task_version", flat=True)
         )
         _unlist_what_is_under_review(mine)
-        for submission in gone.all():  # again: until the boards were held, one may have been made private or paid for
+        for submission in gone:  # read now: until the boards were held, one may have been made private or paid for
             _delete(submission)
         released = standings.standings_release(user)
         mine.update(owner=None, client_token="")
@@ -116,14 +115,22 @@ def _refuse_paid(submission: Submission) -> None:
         raise Refused(PAID)
 
 
+def _hold_what_is_judged(mine: QuerySet[Submission]) -> None:
+    """Before the boards are held: a report holds its evaluation first and the boards after it.
+
+    Of all submissions, for any of them may be made private until the boards are held, and is deleted then.
+    """
+    unfinished = Evaluation.objects.filter(submission__in=mine).exclude(state__in=FINISHED)
+    list(unfinished.select_for_update().order_by("pk").values_list("pk"))
+
+
 def _cancel(submission: Submission) -> None:
-    """Before the boards are held: a report holds its evaluation first and the boards after it."""
     for evaluation in submission.evaluations.exclude(state__in=FINISHED):
         evaluation_cancel(evaluation, DELETED)
 
 
 def _delete(submission: Submission) -> None:
-    _cancel(submission)
+    _cancel(submission)  # a report, too, holds its evaluation before the boards
     standings.boards_held(submission)
     quotas.keep_place(submission)
     judged, source = _judged(submission), submission.blob_id
