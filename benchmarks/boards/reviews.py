@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from django.db.models import Q, QuerySet
 
@@ -167,15 +167,18 @@ class _SettledDoubts:
         return answers
 
     def settle(self, item: Evaluation) -> bool:
-        if item.finished is None:
-            return False
-        if self.confirmed is not None and item.finished <= self.confirmed:
+        if self.confirmed is not None and ended(item) <= self.confirmed:
             return True
-        audits = (audit for audit in self.audits if audit.finished and item.finished <= audit.finished)
+        audits = (audit for audit in self.audits if ended(item) <= ended(audit))
         return any(_most(audit) * _CHANCE >= _surely(item) for audit in audits)
 
     def answer(self, gate: str, item: Evaluation) -> bool:
         return self.reached.get(gate, 0.0) * _CHANCE >= _surely(item)
+
+
+def ended(item: Evaluation) -> datetime:
+    """When it ended; a constraint of the table says that whatever has a verdict has."""
+    return cast(datetime, item.finished)
 
 
 def _most(item: Any) -> float:
@@ -246,8 +249,8 @@ def _gates(item: Evaluation) -> list[dict[str, str]]:
 
 def _settled_at(same_code: list[Evaluation]) -> datetime | None:
     """When an audit that passed or a decision of staff last settled what had been in question about the code."""
-    audits = [item.finished for item in same_code if _is_passed_audit(item)]
-    return max((moment for moment in [*audits, *_confirmations(same_code)] if moment), default=None)
+    audits = [ended(item) for item in same_code if _is_passed_audit(item)]
+    return max([*audits, *_confirmations(same_code)], default=None)
 
 
 def _is_passed_audit(item: Evaluation) -> bool:
@@ -279,7 +282,10 @@ def _confirmations(exact: list[Evaluation]) -> list[datetime]:
 
 
 def _is_doubtful(item: Evaluation) -> bool:
-    """Whether `review_reason` would name it or one of its gates; to be asked before it is deleted."""
+    """Whether it was refused, or `review_reason` would name one of its gates; to be asked before it is deleted.
+
+    A refusal counts even if it is settled: what has settled it may be deleted as well.
+    """
     if item.verdict != Verdict.PASS:
         return not Verdict(item.verdict).ours
     if not item.gated:

@@ -24,7 +24,7 @@ from ..querysets import counted
 from ..states import BOUNDED, TIMINGS, MethodKind, Moderation, TaskVersionStatus, Visibility
 from .labels import is_ranked
 from .ranking import Entry, rank
-from .reviews import AUDITS, holder_of, judgings_of_same_code, pooled_estimate, program_of, review_reason
+from .reviews import AUDITS, ended, holder_of, judgings_of_same_code, pooled_estimate, program_of, review_reason
 
 RENEWED_FROM = 50  # of a holder's programs, best first, when its row is written anew
 TEXTS_MAX = 150  # of which programs have further ones: staff may have confirmed one text and not another
@@ -239,7 +239,7 @@ def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> bool:
     if current is not None and not _replaces(evaluation, estimate, current, same_code, in_question=bool(doubt)):
         return bool(doubt)
     accepted = [item for item in same_code if item.verdict == Verdict.PASS]
-    own = [item.finished for item in accepted if holder_of(item) == holder_of(evaluation)]
+    own = [ended(item) for item in accepted if holder_of(item) == holder_of(evaluation)]
     Standing.objects.update_or_create(
         ruleset_id=evaluation.ruleset_id,
         task_version_id=evaluation.task_version_id,
@@ -247,7 +247,7 @@ def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> bool:
         holder=holder_of(evaluation),
         defaults={
             "evaluation": evaluation,
-            "verified_at": min(moment for moment in own if moment),
+            "verified_at": min(own),
             "score": estimate.score,
             "score_lo": estimate.lo,
             "score_hi": estimate.hi,

@@ -70,9 +70,10 @@ class LedgerEntry(models.Model):
 
 
 class Refusal(models.Model):
-    """That a source was refused once, kept when its submission is deleted: trying until it passes must gain nothing.
+    """That a source was refused or held once, kept when its submission is deleted: nobody gains by trying again.
 
-    Without a verdict it was staff who refused it: they had invalidated the submission.
+    With PASS as verdict it was under review. Without a verdict it was staff who refused it: they had invalidated the
+    submission, and `finished` is when they did.
     """
 
     source_sha256 = models.CharField(max_length=64)
