@@ -289,7 +289,7 @@ class AccountDeletionForm(forms.Form):
     submissions = forms.ChoiceField(
         label="Your submissions",
         choices=[
-            (KEEP, "are kept without your name; private ones are deleted"),
+            (KEEP, "are kept without your name; private ones are deleted, those under review become unlisted"),
             (DELETE, "are deleted, with their results"),
         ],
         widget=forms.RadioSelect,

@@ -5,15 +5,18 @@ evaluation on (`judgings/moves.py`).
 """
 
 import uuid
+from datetime import timedelta
 from typing import cast
 
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser, User
 from django.db import IntegrityError, transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from . import quotas
 from .boards.reviews import AUDITS
+from .boards.standings import AUDITED_PLACES
 from .harness import CPU, Source, Verdict, source_key
 from .judgings.moves import tell
 from .judgings.queue import wake_check, wake_compile, wake_judge, wake_profile
@@ -26,12 +29,15 @@ from .models import (
     Payer,
     ProfileRequest,
     RuleSet,
+    Standing,
     Submission,
     TaskVersion,
     Team,
+    Worker,
 )
 from .selectors import find_device_kind
 from .states import (
+    AUDITED,
     BOUNDED,
     FINISHED,
     CheckState,
@@ -42,12 +48,15 @@ from .states import (
     Switch,
     TaskVersionStatus,
     Visibility,
+    WorkerRole,
+    WorkerState,
 )
 from .submissions import selectors as submission_selectors
 from .switches import paused
 
 IDENTICAL = "The same source was submitted before."
 _ENDED_EARLY = (State.CANCELLED, State.EXPIRED)
+_AUDIT_REPEATED_AFTER = timedelta(days=1)
 
 
 class Refused(Exception):
@@ -259,6 +268,43 @@ def audit_request(evaluation: Evaluation, *, by_staff: bool) -> Evaluation:
             priority=Priority.REJUDGE,
             supersedes=evaluation,
         )
+
+
+def leaders_audit() -> int:
+    """Queue an audit of every leading entry with a bounded time whose text has none. Returns their number.
+
+    An audit during the first judging is not enough: the entry may have been private then, or others may have stood
+    above it. An audit without a verdict about the source is repeated after a day.
+    """
+    due = {(row.task_version_id, row.device_kind_id, row.evaluation.submission.blob_id): row for row in _unaudited()}
+    for row in due.values():
+        evaluation_create(
+            row.evaluation.submission,
+            version=row.task_version,
+            device_kind=row.device_kind,
+            ruleset=row.ruleset,
+            reason=EvaluationReason.SITE_AUDIT,
+            priority=Priority.REJUDGE,
+            supersedes=row.evaluation,
+        )
+    return len(due)
+
+
+def _unaudited() -> QuerySet[Standing]:
+    """Leading entries that can be audited now."""
+    ended_early = Q(state__in=_ENDED_EARLY) | Q(verdict__in=[verdict.value for verdict in Verdict if verdict.ours])
+    lately = Q(queued__gte=timezone.now() - _AUDIT_REPEATED_AFTER)
+    audits = Evaluation.objects.filter(
+        Q(timing_trust=AUDITED) | Q(reason__in=AUDITS) & (~ended_early | lately),
+        submission__blob=OuterRef("evaluation__submission__blob"),
+        submission__language=OuterRef("evaluation__submission__language"),
+        **{name: OuterRef(name) for name in ("ruleset", "task_version", "device_kind")},
+    )
+    judges = Worker.objects.filter(role=WorkerRole.JUDGE, state=WorkerState.ONLINE)
+    rows = Standing.objects.with_context().select_related("ruleset", "task_version", "device_kind")
+    leading = rows.filter(rank__lte=AUDITED_PLACES, evaluation__timing_trust=BOUNDED)
+    judged_now = leading.filter(ruleset__name=settings.KBENCH_RULESET, task_version__status=TaskVersionStatus.ACTIVE)
+    return judged_now.filter(~Exists(audits), device_kind__in=judges.values("device_kind")).order_by("rank", "pk")
 
 
 def _refuse_if_closed(version: TaskVersion) -> None:

@@ -103,6 +103,7 @@ class EvaluationReason(models.TextChoices):
     REJUDGE = "rejudge", "Judged again"
     VERIFICATION = "verification", "Second opinion"
     AUDIT = "audit", "Audit"
+    SITE_AUDIT = "site-audit", "Audit of a leading entry"
     QUICK = "quick", "Quick check"
     CONTEST = "contest", "Final of a contest"
 

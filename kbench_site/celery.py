@@ -50,6 +50,7 @@ app.conf.update(
         "contests": {"task": "benchmarks.contests", "schedule": HOUSEKEEPING_EVERY_S, "options": {"expires": 30}},
         "tend": {"task": "agents.tend", "schedule": HOUSEKEEPING_EVERY_S, "options": {"expires": 30}},
         "sample": {"task": "benchmarks.sample_queues", "schedule": 60.0, "options": {"expires": 30}},
+        "audit": {"task": "benchmarks.audit_leaders", "schedule": 60.0, "options": {"expires": 30}},
         "export": {"task": "benchmarks.export_records", "schedule": 3600.0, "options": {"expires": 600}},
         "prune": {"task": "benchmarks.prune_events", "schedule": 3600.0, "options": {"expires": 600}},
     },

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import QuerySet
 
 from benchmarks.boards import reviews, standings
 from benchmarks.judgings.moves import evaluation_cancel
@@ -17,6 +18,7 @@ from benchmarks.services import Refused
 from .. import quotas, teams
 from ..events import emit
 from ..extensions import extensions
+from ..harness import Verdict
 from ..models import CodeBlob, Evaluation, Submission
 from ..states import FINISHED, Moderation, Origin, Visibility
 
@@ -76,7 +78,7 @@ def submission_delete(submission: Submission) -> None:
 def account_delete(user: User, *, keep_submissions: bool) -> None:
     """The account goes with its tokens. Kept submissions lose their name; private ones cannot be kept by nobody.
 
-    Answers that a request has paid for are kept in any case.
+    Answers that a request has paid for are kept in any case. What is under review is kept, but unlisted.
     """
     with transaction.atomic():
         for extension in extensions():
@@ -86,12 +88,12 @@ def account_delete(user: User, *, keep_submissions: bool) -> None:
         going = mine.filter(visibility=Visibility.PRIVATE) if keep_submissions else mine.exclude(origin=Origin.AGENT)
         going = going.exclude(pk__in=quotas.paid_answers().values("pk"))
         gone = going | mine.filter(visibility=Visibility.PRIVATE)
-        for submission in gone.all():
-            _cancel(submission)
+        _hold_what_is_judged(mine)
         standings.boards_marked(
             Evaluation.objects.filter(submission__owner=user).order_by().values_list("task_version", flat=True)
         )
-        for submission in gone.all():  # again: until the boards were held, one may have been made private or paid for
+        _unlist_what_is_under_review(mine)
+        for submission in gone:  # read now: until the boards were held, one may have been made private or paid for
             _delete(submission)
         released = standings.standings_release(user)
         mine.update(owner=None, client_token="")
@@ -100,19 +102,35 @@ def account_delete(user: User, *, keep_submissions: bool) -> None:
         _tell(released)
 
 
+def _unlist_what_is_under_review(mine: QuerySet[Submission]) -> None:
+    """Some reviews follow from other submissions of the owner, so they would end when the name is removed."""
+    accepted = Evaluation.objects.full().filter(verdict=Verdict.PASS, submission__in=mine)
+    accepted = accepted.exclude(submission__visibility=Visibility.PRIVATE).select_related("submission__method")
+    held = {item.submission_id for item in accepted if reviews.review_reason(item, reviews.judgings_of_same_code(item))}
+    Submission.objects.filter(pk__in=held).exclude(visibility=Visibility.PRIVATE).update(visibility=Visibility.UNLISTED)
+
+
 def _refuse_paid(submission: Submission) -> None:
     if quotas.paid_answers().filter(pk=submission.pk).exists():
         raise Refused(PAID)
 
 
+def _hold_what_is_judged(mine: QuerySet[Submission]) -> None:
+    """Before the boards are held: a report holds its evaluation first and the boards after it.
+
+    Of all submissions, for any of them may be made private until the boards are held, and is deleted then.
+    """
+    unfinished = Evaluation.objects.filter(submission__in=mine).exclude(state__in=FINISHED)
+    list(unfinished.select_for_update().order_by("pk").values_list("pk"))
+
+
 def _cancel(submission: Submission) -> None:
-    """Before the boards are held: a report holds its evaluation first and the boards after it."""
     for evaluation in submission.evaluations.exclude(state__in=FINISHED):
         evaluation_cancel(evaluation, DELETED)
 
 
 def _delete(submission: Submission) -> None:
-    _cancel(submission)
+    _cancel(submission)  # a report, too, holds its evaluation before the boards
     standings.boards_held(submission)
     quotas.keep_place(submission)
     judged, source = _judged(submission), submission.blob_id

@@ -5,10 +5,11 @@ nothing. This also holds if a submission has been deleted. Does NOT write a boar
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 from django.db.models import Q, QuerySet
 
@@ -18,11 +19,12 @@ from ..models import (
     Evaluation,
     ModerationAction,
     Refusal,
+    Submission,
 )
 from ..states import AUDITED, BOUNDED, REPLAYED, TIMINGS, ActionKind, EvaluationReason, MethodKind, Moderation
 
 AUDIT, QUICK = EvaluationReason.AUDIT, EvaluationReason.QUICK
-AUDITS = (EvaluationReason.AUDIT, EvaluationReason.VERIFICATION)
+AUDITS = (EvaluationReason.AUDIT, EvaluationReason.SITE_AUDIT, EvaluationReason.VERIFICATION)
 _KEPT_SCORES = ("score", "score_lo", "score_hi", "timing_trust", "finished")  # of a deleted judging
 _CHANCE = 1.1  # by which judgings of one code differ between machines and days at most
 _APART = 1.25  # by which they differ for no honest reason: bounded calls of several short kernels also take longer
@@ -38,12 +40,10 @@ def holder_of(evaluation: Evaluation) -> str:
     return f"user:{submission.owner_id}" + ("" if by_hand else f"/{submission.method.slug}")
 
 
-def judgings_of_same_code(evaluation: Evaluation, *, anybodys_tokens: bool = False) -> list[Evaluation]:
-    """Of the same text or the same compiled code, whoever submitted it, and of the same tokens by the same owner.
+def program_of(evaluation: Evaluation) -> list[Evaluation]:
+    """All judgings that may be of the same code: also of the same tokens, whoever submitted them.
 
-    Tokens are read from a text that its author chose: a stranger's must not touch an entry. Nor must what a stranger
-    has submitted as another language, where the same text may be another program. Of quick checks those that refused
-    it: whether it is right they look at as closely as any other.
+    Of quick checks those that refused it: whether it is right they look at as closely as any other.
     """
     rows = Evaluation.objects.filter(
         task_version=evaluation.task_version_id,
@@ -52,16 +52,63 @@ def judgings_of_same_code(evaluation: Evaluation, *, anybodys_tokens: bool = Fal
     )
     ours = [verdict.value for verdict in Verdict if verdict.ours]
     known = rows.exclude(verdict="").exclude(verdict__in=ours).exclude(reason=QUICK, verdict=Verdict.PASS)
-    owner, owned = _owner_of(evaluation), Q() if anybodys_tokens else _owned_like(evaluation)
-    if not anybodys_tokens:
-        known = known.filter(owned | Q(submission__language__in=read_alike(evaluation.submission.language)))
-    found, before = [evaluation], 0
-    while len(found) > before:  # the same tokens may have been compiled to what yet another was compiled to
-        before = len(found)
-        own = [item for item in found if anybodys_tokens or _owner_of(item) == owner]
-        tokens = Q(submission__source_key__in={item.submission.source_key for item in own} - {""})
-        same = _exactly_like(found, text="submission__blob") | (tokens & owned)
-        found = list(known.filter(same).select_related("submission__method").order_by("finished", "pk"))
+
+    def named(names: set[_Name]) -> list[Evaluation]:
+        columns = {"text": "submission__blob", "object": "object_key", "tokens": "submission__source_key"}
+        same = Q()
+        for kind, column in columns.items():
+            same |= Q(**{f"{column}__in": [key for its_kind, key in names if its_kind == kind]})
+        return list(known.filter(same).select_related("submission__method").order_by("finished", "pk"))
+
+    return _all_named(evaluation, partial(_names_of, tokens=True), named)
+
+
+def judgings_of_same_code(evaluation: Evaluation, program: list[Evaluation] | None = None) -> list[Evaluation]:
+    """Of the same text or the same compiled code, whoever submitted it, and of the same tokens by the same owner.
+
+    Tokens are read from a text that its author chose: a stranger's must not touch an entry. Nor must what a stranger
+    has submitted as another language, where the same text may be another program. `program` is `program_of` the
+    evaluation, where that is known.
+    """
+    owner, alike = _owner_of(evaluation), read_alike(evaluation.submission.language)
+    program = program_of(evaluation) if program is None else program
+    known = [item for item in program if _owner_of(item) == owner or item.submission.language in alike]
+    return _among(known, evaluation, lambda item: _names_of(item, tokens=_owner_of(item) == owner))
+
+
+def _exact(evaluation: Evaluation, same_code: list[Evaluation]) -> list[Evaluation]:
+    """Those of its text or of what that was compiled to: what settles a question is never found by tokens."""
+    return _among(same_code, evaluation, _names_of)
+
+
+_Name = tuple[str, str]  # what kind of key it is, and the key
+
+
+def _names_of(item: Evaluation, *, tokens: bool = False) -> set[_Name]:
+    """Others of its code have one of these. A key that is not known is nobody's."""
+    keys = {"text": item.submission.blob_id, "object": item.object_key}
+    if tokens:
+        keys["tokens"] = item.submission.source_key
+    return {(kind, key) for kind, key in keys.items() if key}
+
+
+def _among(
+    known: list[Evaluation], evaluation: Evaluation, names_of: Callable[[Evaluation], set[_Name]]
+) -> list[Evaluation]:
+    named = [(item, names_of(item)) for item in known]
+    return _all_named(evaluation, names_of, lambda names: [item for item, its in named if its & names])
+
+
+def _all_named(
+    evaluation: Evaluation,
+    names_of: Callable[[Evaluation], set[_Name]],
+    find: Callable[[set[_Name]], list[Evaluation]],
+) -> list[Evaluation]:
+    """What has a name of the evaluation, or of another that is found: one text may be compiled to what another was."""
+    names, before, found = names_of(evaluation), set[_Name](), list[Evaluation]()
+    while names != before:
+        before, found = names, find(names)
+        names = names.union(*map(names_of, found))
     return found
 
 
@@ -69,25 +116,6 @@ def _exactly_like(judgings: list[Evaluation], *, text: str) -> Q:
     """Of a text of these, or of what was compiled of them. A key that is not known is nobody's."""
     texts = Q(**{f"{text}__in": {item.submission.blob_id for item in judgings}})
     return texts | Q(object_key__in={item.object_key for item in judgings} - {""})
-
-
-def _exact(evaluation: Evaluation, same_code: list[Evaluation]) -> list[Evaluation]:
-    """Those of its text or of what that was compiled to: what settles a question is never found by tokens."""
-    found, before = [evaluation], 0
-    while len(found) > before:
-        before = len(found)
-        texts, objects = {item.submission.blob_id for item in found}, {item.object_key for item in found} - {""}
-        found = [item for item in same_code if item.submission.blob_id in texts or item.object_key in objects]
-    return found
-
-
-def _owned_like(evaluation: Evaluation) -> Q:
-    """`_owner_of` for a query."""
-    submission = evaluation.submission
-    if submission.owner_id is None and submission.method.kind == MethodKind.HUMAN:
-        return Q(submission=submission.pk)
-    method = {"submission__method": submission.method_id} if submission.owner_id is None else {}
-    return Q(submission__owner=submission.owner_id, **method)
 
 
 def _owner_of(evaluation: Evaluation) -> str:
@@ -139,15 +167,18 @@ class _SettledDoubts:
         return answers
 
     def settle(self, item: Evaluation) -> bool:
-        if item.finished is None:
-            return False
-        if self.confirmed is not None and item.finished <= self.confirmed:
+        if self.confirmed is not None and ended(item) <= self.confirmed:
             return True
-        audits = (audit for audit in self.audits if audit.finished and item.finished <= audit.finished)
+        audits = (audit for audit in self.audits if ended(item) <= ended(audit))
         return any(_most(audit) * _CHANCE >= _surely(item) for audit in audits)
 
     def answer(self, gate: str, item: Evaluation) -> bool:
         return self.reached.get(gate, 0.0) * _CHANCE >= _surely(item)
+
+
+def ended(item: Evaluation) -> datetime:
+    """When it ended; a constraint of the table says that whatever has a verdict has."""
+    return cast(datetime, item.finished)
 
 
 def _most(item: Any) -> float:
@@ -218,8 +249,8 @@ def _gates(item: Evaluation) -> list[dict[str, str]]:
 
 def _settled_at(same_code: list[Evaluation]) -> datetime | None:
     """When an audit that passed or a decision of staff last settled what had been in question about the code."""
-    audits = [item.finished for item in same_code if _is_passed_audit(item)]
-    return max((moment for moment in [*audits, *_confirmations(same_code)] if moment), default=None)
+    audits = [ended(item) for item in same_code if _is_passed_audit(item)]
+    return max([*audits, *_confirmations(same_code)], default=None)
 
 
 def _is_passed_audit(item: Evaluation) -> bool:
@@ -230,7 +261,7 @@ def _is_passed_audit(item: Evaluation) -> bool:
 def _remembered(evaluation: Evaluation, exact: list[Evaluation], since: datetime | None) -> str:
     """The refusal of a deleted submission that nothing has settled since.
 
-    That of staff is about what was submitted later, and only they settle it.
+    That of staff is about what was submitted later, and only a later confirmation settles it.
     """
     alike = Q(language__in=read_alike(evaluation.submission.language))
     known = _deleted(Refusal, exact, alike & _exactly_like(exact, text="source_sha256"))
@@ -251,7 +282,10 @@ def _confirmations(exact: list[Evaluation]) -> list[datetime]:
 
 
 def _is_doubtful(item: Evaluation) -> bool:
-    """Whether `review_reason` would name it or one of its gates; to be asked before it is deleted."""
+    """Whether it was refused, or `review_reason` would name one of its gates; to be asked before it is deleted.
+
+    A refusal counts even if it is settled: what has settled it may be deleted as well.
+    """
     if item.verdict != Verdict.PASS:
         return not Verdict(item.verdict).ours
     if not item.gated:
@@ -262,7 +296,7 @@ def _is_doubtful(item: Evaluation) -> bool:
 
 def _deleted(table: Any, same_code: list[Evaluation], like: Q) -> QuerySet[Any]:
     """What is remembered of deleted judgings of the same code."""
-    board = {name: getattr(same_code[0], name) for name in ("task_version", "device_kind", "ruleset")}
+    board = {name: getattr(same_code[0], name) for name in ("task_version_id", "device_kind_id", "ruleset_id")}
     rows: QuerySet[Any] = table.objects.filter(like, **board)
     return rows
 
@@ -287,11 +321,16 @@ def _scored(evaluation: Evaluation, same_code: list[Evaluation]) -> list[Any]:
     return [*rows, *_deleted(DeletedScore, same_code, like)]
 
 
-def remember(evaluations: Iterable[Evaluation]) -> None:
-    """Keep of evaluations that are about to be deleted that their source was refused, or what it scored for whom.
+def _invalidated_at(submission: Submission) -> datetime:
+    decided = ModerationAction.objects.filter(submission=submission, kind=ActionKind.INVALIDATE)
+    moment: datetime = decided.order_by("pk").values_list("created", flat=True).last() or submission.created
+    return moment
 
-    A refusal without a verdict is that of staff, who have invalidated the submission; it begins when that was made, so
-    that no copy touches the original.
+
+def remember(evaluations: Iterable[Evaluation]) -> None:
+    """Keep of evaluations that are about to be deleted that their source was in question, or what it scored for whom.
+
+    A refusal without a verdict is that of staff, who have invalidated the submission.
     """
     refused, scored = [], []
     for item in evaluations:
@@ -304,14 +343,14 @@ def remember(evaluations: Iterable[Evaluation]) -> None:
             "ruleset": item.ruleset,
         }
         if item.submission.moderation == Moderation.INVALIDATED:
-            when = {"finished": item.submission.created, "language": item.submission.language}
+            when = {"finished": _invalidated_at(item.submission), "language": item.submission.language}
             refused.append(Refusal(**columns, **when))
-        if item.score is not None and not item.gated and item.submission.owner_id is not None:
+        if _is_doubtful(item):
+            what = {"verdict": item.verdict, "finished": item.finished, "language": item.submission.language}
+            refused.append(Refusal(**columns, **what))
+        elif item.score is not None and item.submission.owner_id is not None:
             scores = {name: getattr(item, name) for name in _KEPT_SCORES}
             about = {"owner_id": item.submission.owner_id, "language": item.submission.language}
             scored.append(DeletedScore(**about, **columns, **scores))
-        if item.finished and item.verdict and _is_doubtful(item):
-            what = {"verdict": item.verdict, "finished": item.finished, "language": item.submission.language}
-            refused.append(Refusal(**columns, **what))
     Refusal.objects.bulk_create(refused)
     DeletedScore.objects.bulk_create(scored)

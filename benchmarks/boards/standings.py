@@ -24,7 +24,7 @@ from ..querysets import counted
 from ..states import BOUNDED, TIMINGS, MethodKind, Moderation, TaskVersionStatus, Visibility
 from .labels import is_ranked
 from .ranking import Entry, rank
-from .reviews import AUDITS, holder_of, judgings_of_same_code, pooled_estimate, review_reason
+from .reviews import AUDITS, ended, holder_of, judgings_of_same_code, pooled_estimate, program_of, review_reason
 
 RENEWED_FROM = 50  # of a holder's programs, best first, when its row is written anew
 TEXTS_MAX = 150  # of which programs have further ones: staff may have confirmed one text and not another
@@ -37,7 +37,9 @@ def wants_audit(evaluation: Evaluation, report: Report) -> bool:
         return False
     if evaluation.reason in AUDITS:
         return True
-    board = Standing.objects.board(evaluation.ruleset, evaluation.task_version, evaluation.device_kind).ranked()
+    board = Standing.objects.board(
+        evaluation.ruleset_id, evaluation.task_version_id, evaluation.device_kind_id
+    ).ranked()
     clearly_better = board.exclude(holder=holder_of(evaluation)).filter(score_lo__gt=report.score.ci95[1])
     return may_stand(evaluation) and clearly_better.count() < AUDITED_PLACES
 
@@ -51,17 +53,10 @@ def standings_update(evaluation: Evaluation) -> bool:
     if Verdict(evaluation.verdict).ours:
         return False
     hold_boards(evaluation)
-    same_code = judgings_of_same_code(evaluation)
-    if evaluation.verdict == Verdict.PASS and not evaluation.is_quick and may_stand(evaluation):
-        _stand(evaluation, same_code)
-    standings = _standings_touched(evaluation)
-    for standing in standings:
-        own = standing.holder == holder_of(evaluation)
-        if _refresh(standing) and own and not standing.under_review:
-            _write_holder(evaluation)  # it may have an entry that is not in question
-    if standings:
+    touched = _renew_program(evaluation)
+    if touched:
         _rank_board(evaluation)
-    return bool(standings)
+    return touched
 
 
 def standings_renew(evaluation: Evaluation) -> None:
@@ -83,7 +78,7 @@ def board_renew(accepted: Sequence[Evaluation]) -> None:
 
 
 def _write_holder(evaluation: Evaluation) -> None:
-    board = Standing.objects.board(evaluation.ruleset, evaluation.task_version, evaluation.device_kind)
+    board = Standing.objects.board(evaluation.ruleset_id, evaluation.task_version_id, evaluation.device_kind_id)
     board.filter(holder=holder_of(evaluation)).delete()
     clean = set[int]()  # judgings of programs that are not in question: another text of one changes nothing
     for item in _best_of_programs(_accepted_of_holder(evaluation)):
@@ -93,23 +88,40 @@ def _write_holder(evaluation: Evaluation) -> None:
         if not _stand(item, same_code):
             clean.update(known.pk for known in same_code)
     for standing in board.filter(holder=holder_of(evaluation)):
-        _refresh(standing)
+        _refresh(standing, program_of(standing.evaluation))
 
 
 def review_renew(evaluation: Evaluation) -> None:
-    """Renew all rows of the board with the code of this evaluation, after its review was closed or reopened.
-
-    Holders whose row has gone to another entry meanwhile get it back if this one is better.
-    """
+    """Renew all rows of the board with the code of this evaluation, after its review was closed or reopened."""
     hold_boards(evaluation)
-    for standing in _standings_touched(evaluation):
-        _refresh(standing)
-    accepted = [item for item in judgings_of_same_code(evaluation) if item.verdict == Verdict.PASS]
-    shown = [item for item in accepted if not item.is_quick and _is_shown(item.submission)]
-    for item in {holder_of(item): item for item in shown}.values():
-        if may_stand(item):
-            _stand(item, judgings_of_same_code(item))
+    _renew_program(evaluation)
     _rank_board(evaluation)
+
+
+def _renew_program(evaluation: Evaluation) -> bool:
+    """Write anew the rows of everybody who has this code. Whether there are any.
+
+    A holder gets a row with this code if it is the best entry now, and one with another entry if it no longer is:
+    rows do not depend on what was judged or decided first.
+    """
+    program = program_of(evaluation)
+    before = {row.holder: _counts(row) for row in _standings_of(program)}
+    accepted = [item for item in program if item.verdict == Verdict.PASS and not item.is_quick]
+    for item in {holder_of(item): item for item in accepted if _is_shown(item.submission)}.values():
+        if _has_board(evaluation) and (item.pk == evaluation.pk or not before.get(holder_of(item))):
+            _stand(item, judgings_of_same_code(item, program))
+    rows = _standings_of(program)
+    for row in rows:
+        _refresh(row, program)
+        if _counts(row) < before.get(row.holder, 0.0) and _has_another(row):
+            _write_holder(row.evaluation)
+    return bool(rows)
+
+
+def _has_another(row: Standing) -> bool:
+    """Whether its holder has shown another text on the board."""
+    evaluation = row.evaluation
+    return _accepted_of_holder(evaluation).exclude(submission__blob=evaluation.submission.blob_id).exists()
 
 
 def hold_boards(evaluation: Evaluation) -> None:
@@ -153,7 +165,7 @@ def standings_restore(evaluations: Iterable[Evaluation]) -> None:
         if may_stand(evaluation):
             _stand(evaluation, judgings_of_same_code(evaluation))
         for standing in Standing.objects.filter(evaluation=evaluation):
-            _refresh(standing)
+            _refresh(standing, program_of(evaluation))
         _rank_board(evaluation)
 
 
@@ -194,25 +206,30 @@ def _accepted_of_holder(evaluation: Evaluation) -> QuerySet[Evaluation]:
 
 
 def may_stand(evaluation: Evaluation) -> bool:
-    if evaluation.task_version.status == TaskVersionStatus.CONTEST:
+    return _has_board(evaluation) and _is_shown(evaluation.submission)
+
+
+def _has_board(evaluation: Evaluation) -> bool:
+    version = evaluation.task_version
+    if version.status == TaskVersionStatus.CONTEST:
         return False  # its results stand on the page of the contest
-    return is_ranked(evaluation.task_version.task.labels) and _is_shown(evaluation.submission)
+    return is_ranked(version.task.labels)
 
 
 def _is_shown(submission: Submission) -> bool:
     return submission.visibility == Visibility.PUBLIC and submission.moderation == Moderation.OK
 
 
-def _standings_touched(evaluation: Evaluation) -> list[Standing]:
-    """Rows to read anew after a judging; which judgings count, each then finds for itself."""
-    judgings = judgings_of_same_code(evaluation, anybodys_tokens=True)
-    rows = Standing.objects.filter(evaluation__in=[item.pk for item in judgings])
-    return list(rows.select_related("evaluation__submission__method"))
+def _standings_of(program: list[Evaluation]) -> list[Standing]:
+    """Rows to read anew after a judging; which judgings of the program count for each is found by `_refresh`."""
+    rows = Standing.objects.filter(evaluation__in=[item.pk for item in program])
+    rows = rows.select_related("evaluation__submission__method")
+    return list(rows.defer("evaluation__report", "evaluation__error_internal"))
 
 
 def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> bool:
     """Put the evaluation on the board if its holder has nothing better there. Whether its code is in question."""
-    board = Standing.objects.board(evaluation.ruleset, evaluation.task_version, evaluation.device_kind)
+    board = Standing.objects.board(evaluation.ruleset_id, evaluation.task_version_id, evaluation.device_kind_id)
     rows = board.select_related("evaluation").defer("evaluation__report", "evaluation__error_internal")
     current = rows.filter(holder=holder_of(evaluation)).first()
     estimate, doubt = pooled_estimate(evaluation, same_code), review_reason(evaluation, same_code)
@@ -222,14 +239,15 @@ def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> bool:
     if current is not None and not _replaces(evaluation, estimate, current, same_code, in_question=bool(doubt)):
         return bool(doubt)
     accepted = [item for item in same_code if item.verdict == Verdict.PASS]
+    own = [ended(item) for item in accepted if holder_of(item) == holder_of(evaluation)]
     Standing.objects.update_or_create(
-        ruleset=evaluation.ruleset,
-        task_version=evaluation.task_version,
-        device_kind=evaluation.device_kind,
+        ruleset_id=evaluation.ruleset_id,
+        task_version_id=evaluation.task_version_id,
+        device_kind_id=evaluation.device_kind_id,
         holder=holder_of(evaluation),
         defaults={
             "evaluation": evaluation,
-            "verified_at": min(item.finished for item in accepted if item.finished),
+            "verified_at": min(own),
             "score": estimate.score,
             "score_lo": estimate.lo,
             "score_hi": estimate.hi,
@@ -275,21 +293,20 @@ def _distrust(evaluation: Evaluation) -> int:
     return TIMINGS.index(evaluation.timing_trust) if evaluation.timing_trust in TIMINGS else TIMINGS.index(BOUNDED)
 
 
-def _refresh(standing: Standing) -> bool:
-    """Whether it is under review now."""
-    same_code = judgings_of_same_code(standing.evaluation)
-    estimate = pooled_estimate(standing.evaluation, same_code)
-    reason = review_reason(standing.evaluation, same_code)
-    Standing.objects.filter(pk=standing.pk).update(
-        score=estimate.score,
-        score_lo=estimate.lo,
-        score_hi=estimate.hi,
-        judgings=sum(item.verdict == Verdict.PASS for item in same_code),
-        under_review=bool(reason),
-        review_reason=reason,
-        rank=None,
-    )
-    return bool(reason)
+def _refresh(row: Standing, program: list[Evaluation]) -> None:
+    """Pool the judgings of its code again, and ask again whether it is in question."""
+    same_code = judgings_of_same_code(row.evaluation, program)
+    estimate = pooled_estimate(row.evaluation, same_code)
+    row.score, row.score_lo, row.score_hi = estimate.score, estimate.lo, estimate.hi
+    row.judgings = sum(item.verdict == Verdict.PASS for item in same_code)
+    row.review_reason = review_reason(row.evaluation, same_code)
+    row.under_review, row.rank = bool(row.review_reason), None
+    row.save(update_fields=["score", "score_lo", "score_hi", "judgings", "review_reason", "under_review", "rank"])
+
+
+def _counts(row: Standing) -> float:
+    """What counts of it for its holder; nothing while it is under review."""
+    return 0.0 if row.under_review else what_counts(row.score, row.score_lo, row.evaluation.timing_trust)
 
 
 def _tell_who_lost(before: list[int], leaders: list[int]) -> None:
@@ -311,7 +328,9 @@ def _tell_who_asked(leaders: list[int]) -> None:
 
 
 def _rank_board(evaluation: Evaluation, *, tells: bool = True) -> None:
-    board = Standing.objects.board(evaluation.ruleset, evaluation.task_version, evaluation.device_kind).ranked()
+    board = Standing.objects.board(
+        evaluation.ruleset_id, evaluation.task_version_id, evaluation.device_kind_id
+    ).ranked()
     columns = ("pk", "score", "score_lo", "score_hi", "verified_at", "rank", "evaluation__timing_trust")
     rows = list(board.select_related("evaluation").only(*columns))
     ranks = rank(

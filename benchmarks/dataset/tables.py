@@ -63,7 +63,7 @@ REPORTS = DataTable(
             device_class="cpu or cuda",
             processor="model of the GPU or CPU that judged",
             ruleset="the rule set: speedups under different ones are not comparable",
-            reason="initial, rejudge, verification, audit, quick (never scored) or contest (finals)",
+            reason="initial, rejudge, verification, audit, site-audit, quick (never scored) or contest (finals)",
             verdict="PASS, or why it was not accepted",
             verdict_text="the verdict as a sentence",
         ),

@@ -5,11 +5,22 @@ evaluation: a worker that is woken takes the next one. Time limits are set on th
 the machine; a job that exceeds its limit is killed, and `reap` returns its evaluation to the queue.
 """
 
-from .housekeeping import contests, deliver, dispatch, export_records, prune_events, reap, rejudge, sample_queues
+from .housekeeping import (
+    audit_leaders,
+    contests,
+    deliver,
+    dispatch,
+    export_records,
+    prune_events,
+    reap,
+    rejudge,
+    sample_queues,
+)
 from .judging import compile_next, judge_next
 from .requested import check_next, examine_next, profile_next
 
 __all__ = [
+    "audit_leaders",
     "check_next",
     "compile_next",
     "contests",

@@ -1,4 +1,4 @@
-"""The jobs of the schedule: lost rows and messages, batches, contests, notifications, samples, the data set.
+"""The jobs of the schedule: lost rows and messages, batches, audits, contests, notifications, samples, the data set.
 
 Does NOT do the work itself: each calls the module that does. When they run is in `kbench_site/celery.py`.
 """
@@ -6,7 +6,7 @@ Does NOT do the work itself: each calls the module that does. When they run is i
 from celery import shared_task
 from django.db.models import Count
 
-from .. import comments, events
+from .. import comments, events, services
 from ..accounts import limits
 from ..contests import running
 from ..dataset import files, nightly
@@ -51,6 +51,12 @@ def _rows_by_kind(**condition: bool) -> dict[str, int]:
 def rejudge() -> None:
     """Queue the next entries of the batches that are judged again."""
     rejudging.advance()
+
+
+@shared_task(name=queue.AUDIT_JOB, ignore_result=True, time_limit=60)
+def audit_leaders() -> None:
+    """Queue audits of leading entries that have none."""
+    services.leaders_audit()
 
 
 @shared_task(name=queue.PRUNE_JOB, ignore_result=True, time_limit=600)

@@ -28,6 +28,7 @@ REJUDGE_JOB = "benchmarks.rejudge"
 DELIVER_JOB = "benchmarks.deliver"
 CONTESTS_JOB = "benchmarks.contests"
 SAMPLE_JOB = "benchmarks.sample_queues"
+AUDIT_JOB = "benchmarks.audit_leaders"
 EXPORT_JOB = "benchmarks.export_records"
 
 MAINT_QUEUE = "maint"

@@ -70,9 +70,10 @@ class LedgerEntry(models.Model):
 
 
 class Refusal(models.Model):
-    """That a source was refused once, kept when its submission is deleted: trying until it passes must gain nothing.
+    """That a source was refused or held once, kept when its submission is deleted: nobody gains by trying again.
 
-    Without a verdict it was staff who refused it: they had invalidated the submission.
+    With PASS as verdict it was under review. Without a verdict it was staff who refused it: they had invalidated the
+    submission, and `finished` is when they did.
     """
 
     source_sha256 = models.CharField(max_length=64)
@@ -94,9 +95,12 @@ class Refusal(models.Model):
 
 
 class DeletedScore(models.Model):
-    """What a judging of a submission since deleted had scored: choosing the luckiest of several must gain nothing."""
+    """What a judging of a submission since deleted had scored: choosing the luckiest of several must gain nothing.
 
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    It outlives the account, without its name: otherwise the judgings of throw-away accounts could be chosen from.
+    """
+
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     source_sha256 = models.CharField(max_length=64)
     source_key = models.CharField(max_length=64, blank=True)
     object_key = models.CharField(max_length=64, blank=True)

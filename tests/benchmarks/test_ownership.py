@@ -1,22 +1,29 @@
 """Owners show, hide and delete what is theirs; boards follow, and nothing is gained by deleting a refusal."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.db import connection
 from django.utils import timezone
 
 from benchmarks import quotas
 from benchmarks.accounts import ownership
 from benchmarks.accounts.ownership import account_delete, submission_delete, visibility_change
 from benchmarks.accounts.tokens import token_create
-from benchmarks.harness import Step
-from benchmarks.judgings.moves import ClaimLost, evaluation_step
+from benchmarks.boards import standings
+from benchmarks.catalogue.folders import spec_of
+from benchmarks.harness import Source, Step
+from benchmarks.judgings.moves import ClaimLost, evaluation_step, record_report
 from benchmarks.models import ApiToken, CodeBlob, Evaluation, LedgerEntry, Notification, Standing, Submission
 from benchmarks.notifications.telling import LOSSES_PER_DAY
 from benchmarks.quotas import OverQuota
 from benchmarks.services import Refused
 from benchmarks.states import NotificationKind, Origin, Visibility
+from tests.fakes import report_for
 
 
 @pytest.fixture
@@ -202,3 +209,39 @@ def test_an_account_goes_with_everything(judged, submit, ann, bob):
     assert board() == {f"user:{bob.pk}": (2.0, 1)}
     assert list(CodeBlob.objects.values_list("text", flat=True)) == ["// other"]
     assert LedgerEntry.objects.get().payer.account is None
+
+
+@pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has one writer at a time")
+@pytest.mark.django_db(transaction=True)
+def test_a_report_and_the_end_of_an_account_do_not_wait_for_each_other(submit, claim, ann, monkeypatch):
+    """What is being judged was to be kept, and is made private just before the boards are held."""
+    evaluation, holding = submit(owner=ann), claim()
+    report = report_for(Source(evaluation.submission.blob.text, "cpp"), spec_of(evaluation.task_version))
+    sessions, ends, held = ThreadPoolExecutor(1), [], standings.boards_marked
+
+    def session(work):
+        try:
+            work()
+        finally:
+            connection.close()
+
+    def hold(versions):
+        monkeypatch.setattr(standings, "boards_marked", held)
+        make_private = partial(Submission.objects.update, visibility=Visibility.PRIVATE)
+        sessions.submit(session, make_private).result()
+        held(versions)
+        ends.append(sessions.submit(session, partial(record_report, holding, report)))
+        while not one_waits():
+            time.sleep(0.01)
+
+    monkeypatch.setattr(standings, "boards_marked", hold)
+    account_delete(ann, keep_submissions=True)
+    with pytest.raises(ClaimLost):
+        ends[0].result()
+    assert not Evaluation.objects.exists()
+
+
+def one_waits():
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
+        return cursor.fetchone()[0] > 0

@@ -4,6 +4,7 @@ A kernel that could be replayed at 1.70× scores 1.98× when it avoids that; its
 """
 
 from dataclasses import replace
+from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
@@ -12,6 +13,7 @@ from django.apps import apps
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from benchmarks import selectors, services
 from benchmarks.accounts import ownership
@@ -291,6 +293,50 @@ def test_a_bound_that_could_enter_the_first_places_is_audited_though_its_lower_e
 
 def _is_audited(report: Report) -> bool:
     return wants_audit(enter("late", report, f"// {report.score}\n"), report)
+
+
+def _audit_queued() -> Evaluation:
+    factories.worker(device=factories.GPU)
+    assert (services.leaders_audit(), services.leaders_audit()) == (1, 0)
+    return Evaluation.objects.exclude(state="done").get()
+
+
+def test_a_bound_that_was_private_when_it_was_judged_is_audited_once_it_leads() -> None:
+    enter("olga", replayed(1.5))
+    options = {"owner": factories.user("cheat"), "text": "// lie\n", "visibility": Visibility.PRIVATE}
+    private = factories.judged_on_gpu(found(2.2, 2.15, 2.22, "bounded"), **options)
+    factories.worker(device=factories.GPU)
+    assert services.leaders_audit() == 0
+    ownership.visibility_change(private.submission, Visibility.PUBLIC)
+    audit = _audit_queued()
+    assert audit.submission == private.submission
+    assert not services.is_withdrawable(audit)
+    slow = found(1.3, 1.28, 1.32, "bounded")
+    assert wants_audit(audit, slow)
+    moves.record_report(factories.claimed_for_judging(factories.GPU), found(1.3, 1.28, 1.32, "audited"))
+    assert Standing.objects.get(under_review=True).evaluation.submission == private.submission
+    assert services.leaders_audit() == 0
+
+
+def test_a_bound_is_audited_once_those_above_it_have_gone() -> None:
+    above = [enter(name, replayed(2.5), "// lead\n") for name in ("olga", "one", "two")]
+    bounded = enter("cheat", found(2.2, 2.15, 2.22, "bounded"))
+    factories.worker(device=factories.GPU)
+    assert services.leaders_audit() == 0
+    for copy in above[1:]:
+        ownership.account_delete(copy.submission.owner, keep_submissions=False)
+    assert _audit_queued().submission == bounded.submission
+    moves.record_report(factories.claimed_for_judging(factories.GPU), found(2.2, 2.15, 2.22, "audited"))
+    assert [row[3] for row in rows()] == ["replayed", "audited"]
+    assert services.leaders_audit() == 0
+
+
+def test_an_audit_without_a_verdict_about_the_source_is_repeated_after_a_day() -> None:
+    enter("olga", found(2.2, 2.15, 2.22, "bounded"))
+    assert moves.evaluation_cancel(_audit_queued(), "Enough.")
+    assert services.leaders_audit() == 0
+    Evaluation.objects.filter(state="cancelled").update(queued=timezone.now() - timedelta(days=2))
+    assert services.leaders_audit() == 1
 
 
 def test_the_api_lists_entries_as_the_page_does(three: None, client: Any) -> None:
