@@ -29,7 +29,10 @@ def leaders(state: RunState) -> list[CandidateView]:
 
 @dataclass
 class Confirming:
-    """The judgings at the end of a run, one at a time, the leaders by turns. `hold` makes it start no more."""
+    """The judgings at the end of a run, one at a time, the leaders by turns. `hold` makes it start no more.
+
+    One that has a lease was started before, and goes on: settled at a pause, it would be charged once more afterwards.
+    """
 
     book: Book
     evaluator: Evaluator
@@ -53,7 +56,8 @@ class Confirming:
             candidate = self.book.state.archive.candidates[begun.candidates[place]]
             if len(candidate.confirmations) > turn:
                 continue
-            if self.hold.is_set():
+            lease = books.confirm_lease(candidate.id, turn + 1)
+            if self.hold.is_set() and lease not in self.book.state.budget.leases:
                 return False
             if not self._covered(candidate, turn + 1):
                 return True

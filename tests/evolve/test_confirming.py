@@ -174,6 +174,26 @@ def test_a_run_that_is_paused_or_killed_in_between_goes_on_with_the_rest() -> No
     assert RunState.fold(log.read(), log.get_source).best == best
 
 
+async def wishes_a_pause() -> str:
+    return "pause"
+
+
+def test_a_judging_that_is_in_progress_goes_on_through_a_pause_and_is_charged_once() -> None:
+    whole = Recorded()
+    run(whole, CONFIG, verifiers=(), proposer=Steady(), judge=Luck())
+    first = of_type(whole.read(), "confirming.began")[0].seq
+    best = RunState.fold(whole.read(), whole.get_source).best
+    for end in [end for end in whole.ends if end >= first][:-1]:
+        log = whole.until(end)
+        run(log, verifiers=(), proposer=Steady(), judge=Luck(), wishes=wishes_a_pause)
+        paused = RunState.fold(log.read(), log.get_source)
+        assert (paused.budget.leases, paused.confirmation_tickets) == ({}, {})
+        run(log, verifiers=(), proposer=Steady(), judge=Luck())
+        state = RunState.fold(log.read(), log.get_source)
+        assert (state.best, state.reason, state.budget.spent.judgings) == (best, "budget", 20)
+        assert len(of_type(log.read(), "confirmation.finished")) == 4
+
+
 class Unhurried(Luck):
     """A second judging takes long enough for a wish to be heard."""
 
