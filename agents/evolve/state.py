@@ -41,11 +41,10 @@ class Focus:
 
 @dataclass(frozen=True)
 class Ending:
-    """Why the run ends, and the leaders that are judged again before: by turns, so many times in all."""
+    """Why the run ends, and how many judgings its leaders get before."""
 
     reason: str
     text: str
-    candidates: tuple[str, ...]
     judgings: int
 
 
@@ -195,7 +194,7 @@ def _generalised(state: RunState, event: LogEvent) -> None:
 
 def _confirming(state: RunState, event: LogEvent) -> None:
     data = event.payload
-    state.confirming = Ending(data["reason"], data["text"], tuple(data["candidates"]), data["judgings"])
+    state.confirming = Ending(data["reason"], data["text"], data["judgings"])
 
 
 def _confirmation_submitted(state: RunState, event: LogEvent) -> None:

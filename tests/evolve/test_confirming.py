@@ -110,6 +110,17 @@ def test_what_fails_when_it_is_judged_again_is_not_the_best() -> None:
     assert (lucky.correct, lucky.score, lucky.counts, lucky.judgings) == (False, None, None, 0)
 
 
+def test_what_is_rejected_leaves_its_place_to_the_next_best() -> None:
+    wrong = JudgeResult("INCORRECT_VALUE", "wrong")
+    state, events = searched(Luck(c1_0=[wrong]))
+    other = of_type(events, "confirming.began")[0].payload["candidates"][1]
+    first, second, third, fourth = (event.candidate for event in of_type(events, "confirmation.finished"))
+    assert (first, second, fourth) == (LUCKY, other, other)
+    assert third not in (LUCKY, other)
+    judged = [item.result.score for item in state.archive.candidates.values() if item.result and item.id != LUCKY]
+    assert state.archive.candidates[str(third)].score == pytest.approx(sorted(judged)[-2])  # type: ignore[type-var]
+
+
 def test_what_is_our_fault_says_nothing() -> None:
     noisy = JudgeResult("NOISY", "too noisy")
     state, events = searched(Luck(c1_0=[noisy, noisy]))
