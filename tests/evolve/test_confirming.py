@@ -241,6 +241,15 @@ def test_a_run_that_is_stopped_in_between_withdraws_what_is_judged_again() -> No
     assert (state.best.id, state.best.judgings) == (LUCKY, 1)
 
 
+def test_the_end_of_the_wall_time_does_not_replace_the_reason() -> None:
+    state, events = searched(Endless(), replace(CONFIG, target=0.9, caps=Caps(judgings=20, wall_s=1.5)))
+    assert of_type(events, "confirmation.submitted")
+    assert not of_type(events, "confirmation.finished")
+    began = of_type(events, "confirming.began")[0].payload
+    assert (state.status, state.reason, state.text) == ("finished", "target", began["text"])
+    assert state.budget.spent.wall_s == pytest.approx(1.5)
+
+
 def test_a_fork_searches_on_with_the_first_judgings() -> None:
     log, other = MemoryLog(), MemoryLog()
     run(log, CONFIG, proposer=Scripted(), judge=Luck())
