@@ -179,7 +179,7 @@ def _requested(state: RunState, event: LogEvent) -> None:
 def _closed(state: RunState, event: LogEvent) -> None:
     generation = state.generations[-1]
     generation.closed, generation.best = True, state.best.counts if state.best is not None else None
-    if state.focus is not None:
+    if state.focus is not None and state.focus.config in state.archive.champions:  # not so after some forks
         champion = state.archive.candidates[state.archive.champions[state.focus.config]]
         state.focus.reached.append(speedups(champion)[state.focus.config])
 

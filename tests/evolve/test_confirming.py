@@ -11,12 +11,20 @@ from agents.evolve.config import ConfigError, RunConfig
 from agents.evolve.events import LogEvent
 from agents.evolve.logs import MemoryLog
 from agents.evolve.loop import fork
-from agents.evolve.model import CandidateView, JudgeResult, leading
+from agents.evolve.model import (
+    CandidateView,
+    JudgeResult,
+    NoProposal,
+    Proposal,
+    ProposalRequest,
+    VerifierOpinion,
+    leading,
+)
 from agents.evolve.state import RunState
 from benchmarks.harness import SpeedupEstimate, pooled
 
 from .test_stopping import Wishes
-from .world import TASK, Judge, Recorded, Scripted, Steady, of_type, run, truth
+from .world import TASK, Judge, Racing, Recorded, Scripted, Steady, kernel, of_type, run, truth, values_of
 
 CONFIG = RunConfig(TASK.name, caps=Caps(judgings=20), confirmations=4)
 LUCKY = "1-0"  # judged as 5 % faster than it is: with luck, faster than all others
@@ -257,6 +265,63 @@ def test_a_fork_searches_on_with_the_first_judgings() -> None:
     state = RunState.fold(other.read(), other.get_source)
     assert state.confirming is None
     assert all(not item.confirmations for item in state.archive.candidates.values())
+
+
+WRONG = JudgeResult("INCORRECT_VALUE", "wrong")
+
+
+def test_a_fork_revives_nothing_that_was_rejected() -> None:
+    log, other = MemoryLog(), MemoryLog()
+    run(log, CONFIG, proposer=Steady(), verifiers=(), judge=Luck(c1_0=[WRONG]))
+    fork(log, log.read()[-1].seq, other, 7, CONFIG)
+    old, state = (RunState.fold(item.read(), item.get_source) for item in (log, other))
+    rejected = state.archive.candidates[LUCKY]
+    assert (rejected.result, rejected.correct, rejected.failed) == (WRONG, False, True)
+    assert old.best is not None
+    assert state.best is not None
+    assert state.best.id == old.best.id
+    assert not state.archive.holds(LUCKY)
+    assert LUCKY not in {event.candidate for event in of_type(other.read(), "archive.inserted", "migration")}
+    run(other, proposer=Scripted(), judge=Luck())
+    again = RunState.fold(other.read(), other.get_source)
+    assert (again.status, again.archive.holds(LUCKY)) == ("finished", [])
+
+
+class Alike:
+    """Finds that whatever was proposed in the slots 0 and 1 compiles to the same."""
+
+    id, version = "alike", "1"
+
+    async def judge(self, source: str, language: str, task: Any) -> VerifierOpinion:
+        generation, slot, _ = values_of(source)
+        return VerifierOpinion("accept", resources={"binary_sha256": f"{generation} {max(1, slot)}"})
+
+
+def test_nor_what_compiled_to_the_same() -> None:
+    log, other = MemoryLog(), MemoryLog()
+    run(log, CONFIG, proposer=Steady(), verifiers=(Alike(),), judge=Luck(c1_0=[WRONG]))
+    fork(log, log.read()[-1].seq, other, 7, CONFIG)
+    twin = RunState.fold(other.read(), other.get_source).archive.candidates["1-1"]
+    assert (twin.reused_from, twin.result) == (LUCKY, WRONG)
+
+
+class OneFine(Steady):
+    """Only the first candidate is correct."""
+
+    def answer(self, request: ProposalRequest) -> Proposal | NoProposal:
+        fine = request.stage == "translate"
+        return Proposal(kernel(request.generation, request.slot, 40, broken=not fine), "cpp", params={})
+
+
+def test_a_fork_may_have_nothing_left_on_the_configuration_that_counts_alone() -> None:
+    log, other = MemoryLog(), MemoryLog()
+    config = replace(CONFIG, curriculum=9, verifiers=("screen",), audit_fraction=1.0, caps=Caps(judgings=10))
+    run(log, config, proposer=OneFine(), verifiers=(Racing(),), judge=Luck(c0_0=[WRONG]))
+    assert of_type(log.read(), "curriculum.began")
+    fork(log, log.read()[-1].seq, other, 7, config)
+    assert RunState.fold(other.read(), other.get_source).best is None
+    assert run(other, proposer=Steady(), verifiers=(Racing(),)).state == "finished"
+    assert RunState.fold(other.read(), other.get_source).best is not None
 
 
 def test_the_setting_is_checked_and_is_off_in_logs_of_before() -> None:
