@@ -340,3 +340,37 @@ def test_a_twin_of_what_was_rejected_is_not_the_best_either() -> None:
     other = CandidateView("1-2", 1, 2, 0, "optimise", result=replace(passed, score=1.2, ci95=(1.18, 1.22)))
     assert leading([first, twin, other]) is other
     assert leading([replace(first, confirmations=()), twin, other]) is not other
+
+
+def passed(score: float) -> JudgeResult:
+    return JudgeResult("PASS", "", score=score, ci95=(score - 0.01, score + 0.01))
+
+
+def candidate(slot: int, first: float, *again: JudgeResult) -> CandidateView:
+    return CandidateView(f"1-{slot}", 1, slot, 0, "optimise", result=passed(first), confirmations=again)
+
+
+def test_what_luck_does_not_explain_is_the_best_without_being_confirmed() -> None:
+    noisy = JudgeResult("NOISY", "too noisy")
+    unlucky = candidate(0, 3.0, noisy, noisy)
+    slower = candidate(1, 1.2, passed(1.2), passed(1.19))
+    assert leading([unlucky, slower]) is unlucky
+    halved = [candidate(slot, first, passed(1.0), passed(1.0)) for slot, first in enumerate((3.0, 2.95))]
+    third = candidate(2, 2.9)
+    assert [item.score for item in halved] == [pytest.approx(1.44, abs=0.02)] * 2
+    assert leading([*halved, third]) is third
+
+
+def test_a_twin_does_not_lead_with_the_luck_that_the_other_had() -> None:
+    lucky = candidate(0, 3.0, passed(1.0), passed(1.0))
+    twin = replace(candidate(1, 3.0), reused_from=lucky.id)
+    assert leading([lucky, twin]) is lucky
+
+
+def test_what_luck_explains_is_not() -> None:
+    confirmed = candidate(1, 1.3, passed(1.2), passed(1.2))
+    assert leading([candidate(0, 1.31), confirmed]) is confirmed
+    assert confirmed.score is not None
+    near, far = candidate(2, 1.1 * confirmed.score + 0.009), candidate(3, 1.1 * confirmed.score + 0.011)
+    assert leading([near, confirmed]) is confirmed
+    assert leading([far, near, confirmed]) is far
