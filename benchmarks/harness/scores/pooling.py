@@ -38,7 +38,8 @@ def pooled(estimates: Sequence[SpeedupEstimate]) -> SpeedupEstimate:
     may have made them unsure. The interval stays within the ends of theirs: no slow judging may make a code reach
     further. Beside judgings that are none, a bound counts if its interval lies below their mean: its score is too high
     rather than too low, and a code could else avoid being replayed where it would do badly. Where all are bounds, the
-    lower end is as far from the score as in the middle one: neither the luckiest nor the unluckiest judging decides.
+    lower end is as far from the score as in the middle one, but not below all of theirs: neither the luckiest nor the
+    unluckiest judging decides.
     """
     sure = [item for item in estimates if not item.bound]
     if not sure:
@@ -74,5 +75,5 @@ def _weighted(values: Sequence[float], weights: Sequence[float]) -> float:
 
 def _mean_of_bounds(estimates: Sequence[SpeedupEstimate]) -> SpeedupEstimate:
     mean = _mean(estimates)
-    below = median_high(item.score / item.lo for item in estimates)
-    return SpeedupEstimate(mean.score, min(mean.lo, mean.score / below), mean.hi, bound=True)
+    below, lowest = median_high(item.score / item.lo for item in estimates), min(item.lo for item in estimates)
+    return SpeedupEstimate(mean.score, max(min(mean.lo, mean.score / below), lowest), mean.hi, bound=True)
