@@ -196,9 +196,14 @@ class Candidate(models.Model):
     @property
     def counts(self) -> float | None:
         """What counts of its score where candidates are compared; None without a score."""
-        if self.score is None:
+        if self.score is None or self.lo is None:
             return None
-        return what_counts(self.score, self.score if self.score_lo is None else self.score_lo, self.timing_trust)
+        return what_counts(self.score, self.lo, self.timing_trust)
+
+    @property
+    def lo(self) -> float | None:
+        """The lower end of the interval of its score."""
+        return self.score if self.score_lo is None else self.score_lo
 
 
 class Opinion(models.Model):

@@ -10,6 +10,7 @@ from typing import Any
 from .config import RunConfig
 from .events import Draft, EventLog, LogEvent
 from .memory import RunMemory
+from .model import OURS, PASS
 from .state import RunState
 
 _FOUND = {
@@ -27,6 +28,7 @@ _FOUND = {
     "curriculum.began",
     "curriculum.ended",
 }
+_PLACES = {"archive.inserted", "archive.evicted", "migration"}
 
 
 def create(log: EventLog, config: RunConfig, prices: Mapping[str, Any] | None = None, **origin: Any) -> None:
@@ -37,8 +39,9 @@ def create(log: EventLog, config: RunConfig, prices: Mapping[str, Any] | None = 
 def fork(log: EventLog, at_seq: int, new_log: EventLog, seed: int, config: RunConfig | None = None) -> None:
     """Begins in `new_log` a run whose archive is that of `log` at `at_seq`; it has spent nothing.
 
-    Candidates that were in flight are left out. `config` replaces that of the old run, in all but the islands.
-    Raises BrokenLog where either log cannot be folded.
+    Candidates that were in flight are left out. Of confirmations only those that rejected a candidate count: each takes
+    the place of its first judging. `config` replaces that of the old run, in all but the islands. Raises BrokenLog
+    where either log cannot be folded.
     """
     events = [event for event in log.read() if event.seq <= at_seq]
     old = RunState.fold(events, log.get_source)
@@ -54,11 +57,30 @@ def fork(log: EventLog, at_seq: int, new_log: EventLog, seed: int, config: RunCo
     for kernel in RunMemory.of_options(chosen.options).kernels:
         new_log.put_source(log.get_source(kernel.source_sha256))
     closing = [Draft("generation.closed", None, {"number": old.generation.number})] if old.generation else []
-    drafts = [*_drafts(kept), *closing]
+    drafts = [*_drafts(kept, _rejections(events)), *closing]
     if drafts:
         new_log.append(drafts)
     RunState.fold(new_log.read(), new_log.get_source)
 
 
-def _drafts(events: Sequence[LogEvent]) -> list[Draft]:
-    return [Draft(event.type, event.candidate, event.payload) for event in events]
+def _rejections(events: Sequence[LogEvent]) -> dict[str | None, Mapping[str, Any]]:
+    """The results that rejected candidates when they were judged again, also for those with the same binary."""
+    found: dict[str | None, Mapping[str, Any]] = {}
+    for event in events:
+        if event.type == "confirmation.finished" and event.payload["result"]["verdict"] not in (PASS, *OURS):
+            found.setdefault(event.candidate, event.payload["result"])
+    judged = [event for event in events if event.type == "evaluation.finished"]
+    twins = {event.candidate: event.payload.get("reused_from") for event in judged}
+    return {**found, **{name: found[twin] for name, twin in twins.items() if twin in found}}
+
+
+def _drafts(events: Sequence[LogEvent], rejections: Mapping[str | None, Mapping[str, Any]]) -> list[Draft]:
+    drafts = []
+    for event in events:
+        rejection, payload = rejections.get(event.candidate), event.payload
+        if rejection is not None and event.type in _PLACES:
+            continue
+        if rejection is not None and event.type == "evaluation.finished":
+            payload = {**payload, "result": rejection}
+        drafts.append(Draft(event.type, event.candidate, payload))
+    return drafts

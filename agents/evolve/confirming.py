@@ -22,14 +22,21 @@ LEADERS = 2
 
 
 def leaders(state: RunState) -> list[CandidateView]:
-    """The candidates with the highest figures, of those that were judged themselves."""
-    judged = [item for item in state.archive.candidates.values() if item.counts is not None and item.ticket is not None]
-    return sorted(judged, key=lambda item: -(item.counts or 0.0))[:LEADERS]
+    """The correct candidates with the highest figures in their first judging, of those that were judged themselves."""
+    found = [
+        (item.result.counts or 0.0, item)
+        for item in state.archive.candidates.values()
+        if item.counts is not None and item.ticket is not None and item.result is not None
+    ]
+    return [item for _, item in sorted(found, key=lambda pair: -pair[0])[:LEADERS]]
 
 
 @dataclass
 class Confirming:
-    """The judgings at the end of a run, one at a time, the leaders by turns. `hold` makes it start no more."""
+    """The judgings at the end of a run, one at a time, the leaders by turns. `hold` makes it start no more.
+
+    One that has a lease was started before, and goes on: settled at a pause, it would be charged once more afterwards.
+    """
 
     book: Book
     evaluator: Evaluator
@@ -48,17 +55,21 @@ class Confirming:
             return True
         begun = self.book.state.confirming
         assert begun is not None  # noqa: S101 - it was just written
-        for number in range(begun.judgings):
-            turn, place = divmod(number, len(begun.candidates))
-            candidate = self.book.state.archive.candidates[begun.candidates[place]]
-            if len(candidate.confirmations) > turn:
-                continue
-            if self.hold.is_set():
+        while (candidate := self._next(begun.judgings)) is not None:
+            number = len(candidate.confirmations) + 1
+            lease = books.confirm_lease(candidate.id, number)
+            if self.hold.is_set() and lease not in self.book.state.budget.leases:
                 return False
-            if not self._covered(candidate, turn + 1):
+            if not self._covered(candidate, number):
                 return True
-            await self._judge(self.evaluator, candidate, turn + 1)
+            await self._judge(self.evaluator, candidate, number)
         return True
+
+    def _next(self, judgings: int) -> CandidateView | None:
+        """The leader that was judged again least often: one that was rejected has left its place to the next best."""
+        state = self.book.state
+        done = sum(len(item.confirmations) for item in state.archive.candidates.values())
+        return min(leaders(state), key=lambda item: len(item.confirmations), default=None) if done < judgings else None
 
     def _begun(self, stop: Stop) -> bool:
         state = self.book.state

@@ -207,7 +207,7 @@ class _Drive:
                 return _STOPPED
             (self.hold.set if wish == "pause" else self.hold.clear)()
             if not self.wall.tick():
-                return Stop("budget", "the run has used all of its wall time")
+                return _decided(self.state) or Stop("budget", "the run has used all of its wall time")
             await asyncio.sleep(self.wall.next_look_s())
 
     async def _wind_up(self, stop: Stop) -> None:

@@ -4,7 +4,7 @@ There are three kinds of plug-in: a `Proposer` makes sources, a `Verifier` check
 `Evaluator` has it judged. Not covered: the order of calls (`loop.py`) and the meaning of a log (`archive.py`).
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -18,6 +18,7 @@ from .templates import Genome
 
 PASS = "PASS"  # noqa: S105 - a verdict, not a password
 OURS = ("NOISY", "INTERNAL_ERROR")  # verdicts that say nothing about the kernel
+LUCK_MAX = 1.1  # by which one judging of a kernel lies above others of it at most
 SLOW = "slow"  # the fault of a kernel that screening has dropped: correct as far as it looked, and slower than the best
 
 T = TypeVar("T")
@@ -196,6 +197,11 @@ class CandidateView:
         return self.result.counts if self.result is not None and self.result.correct else None
 
     @property
+    def lo(self) -> float | None:
+        """The lower end of the interval of its score."""
+        return self.pooled.lo if self.pooled is not None else None
+
+    @property
     def counted_where(self) -> str:
         """What a sentence adds to the figure that counts; empty if it is the score."""
         return " at the lower end of its interval" if self.pooled is not None and self.pooled.bound else ""
@@ -216,18 +222,48 @@ class CandidateView:
         return self.state == "dropped" or (self.refusal is not None and self.refusal.reason == "wrong_task")
 
 
-def leading(candidates: Iterable[CandidateView]) -> CandidateView | None:
-    """The one of which the most counts; the earlier one of equals. Only confirmed ones, if there are any.
+class Scored(Protocol):
+    """A correct candidate: here, or as a row of the site. `lo` is the lower end of its interval."""
 
-    One whose binary was judged as another candidate's, and rejected when that was judged again, is none.
+    @property
+    def generation(self) -> int: ...
+
+    @property
+    def slot(self) -> int: ...
+
+    @property
+    def judgings(self) -> int: ...
+
+    @property
+    def counts(self) -> float | None: ...
+
+    @property
+    def lo(self) -> float | None: ...
+
+
+S = TypeVar("S", bound=Scored)
+
+
+def best_of(scored: Sequence[S]) -> S | None:
+    """The one of which the most counts; the earlier one of equals. One that was confirmed, if there are any.
+
+    But one that was not is the best if its whole interval lies so far above that no luck explains it.
     """
+    confirmed = _first([item for item in scored if item.judgings > 1])
+    if confirmed is None:
+        return _first(scored)
+    least = LUCK_MAX * (confirmed.counts or 0.0)
+    return _first([confirmed, *(item for item in scored if (item.lo or 0.0) > least)])
+
+
+def _first(scored: Sequence[S]) -> S | None:
+    return max(scored, key=lambda item: (item.counts or 0.0, -item.generation, -item.slot), default=None)
+
+
+def leading(candidates: Iterable[CandidateView]) -> CandidateView | None:
+    """The best of those that are correct. One with the binary, and so the result, of another stands behind that."""
     known = {item.id: item for item in candidates}
-    twins = {item.id: known.get(item.reused_from or "") for item in known.values()}
-    sound = [item for item in known.values() if (twin := twins[item.id]) is None or twin.correct]
-    scored = [item for item in sound if item.counts is not None]
-    confirmed = [item for item in scored if item.judgings > 1]
-    ranked = [(item.counts or 0.0, -item.generation, -item.slot, item) for item in confirmed or scored]
-    return max(ranked, key=lambda item: item[:3])[3] if ranked else None
+    return best_of([item for item in known.values() if item.counts is not None and item.reused_from not in known])
 
 
 @dataclass(frozen=True)

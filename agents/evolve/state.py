@@ -41,11 +41,10 @@ class Focus:
 
 @dataclass(frozen=True)
 class Ending:
-    """Why the run ends, and the leaders that are judged again before: by turns, so many times in all."""
+    """Why the run ends, and how many judgings its leaders get before."""
 
     reason: str
     text: str
-    candidates: tuple[str, ...]
     judgings: int
 
 
@@ -180,7 +179,7 @@ def _requested(state: RunState, event: LogEvent) -> None:
 def _closed(state: RunState, event: LogEvent) -> None:
     generation = state.generations[-1]
     generation.closed, generation.best = True, state.best.counts if state.best is not None else None
-    if state.focus is not None:
+    if state.focus is not None and state.focus.config in state.archive.champions:  # not so after some forks
         champion = state.archive.candidates[state.archive.champions[state.focus.config]]
         state.focus.reached.append(speedups(champion)[state.focus.config])
 
@@ -195,7 +194,7 @@ def _generalised(state: RunState, event: LogEvent) -> None:
 
 def _confirming(state: RunState, event: LogEvent) -> None:
     data = event.payload
-    state.confirming = Ending(data["reason"], data["text"], tuple(data["candidates"]), data["judgings"])
+    state.confirming = Ending(data["reason"], data["text"], data["judgings"])
 
 
 def _confirmation_submitted(state: RunState, event: LogEvent) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.harness import SpeedupEstimate, is_bound, pooled
 
 from ..evolve.events import LogEvent
-from ..evolve.model import OURS, PASS, SLOW
+from ..evolve.model import OURS, PASS, SLOW, best_of
 from ..models import Candidate, Opinion, Run
 from ..states import CandidateState, RunStatus
 
@@ -208,10 +208,8 @@ def _pool(row: Candidate, payload: Payload) -> None:
 def _choose_best(picture: Picture) -> None:
     """As the engine does; all candidates of the run are in the picture."""
     known = picture.candidates
-    rejected = {key for key, row in known.items() if row.score is None}
-    scored = [row for row in known.values() if row.counts is not None and row.reused_from not in rejected]
-    confirmed = [row for row in scored if row.judgings > 1]
-    best = max(confirmed or scored, key=lambda row: (row.counts or 0.0, -row.generation, -row.slot), default=None)
+    scored = [row for row in known.values() if row.counts is not None and row.reused_from not in known]
+    best = best_of(scored)
     picture.run.best_key, picture.run.best_score = (best.key, best.score) if best is not None else ("", None)
     if best is not None and not best.improved:
         best.improved = True

@@ -58,7 +58,8 @@ from .sandbox.outbox import NotTaken, TooMuch, read_file
 from .sandbox.seccomp import builder_program, candidate_program, gpu_program
 from .sandbox.seccomp import supported as seccomp_supported
 from .scores.counting import BOUND_TRUSTS, is_bound, what_counts
-from .scores.pooling import NORMAL_95, SpeedupEstimate, pooled
+from .scores.pooling import SpeedupEstimate, pooled
+from .scores.quantiles import NORMAL_95
 from .scores.scoring import geometric_mean
 from .scores.sol import sol_score
 from .selfcheck import builds_ahead, self_test

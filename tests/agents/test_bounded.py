@@ -157,6 +157,16 @@ def test_a_row_that_fails_when_it_is_judged_again_is_the_best_no_more(tasks: Any
     assert (run.best_key, run.best_score) == ("", None)
 
 
+def test_a_row_is_the_best_without_being_confirmed_if_luck_does_not_explain_it(tasks: Any) -> None:
+    run = judged(replace(REPLAYED, score=3.0, ci95=(2.98, 3.02)), REPLAYED)
+    again(run, FIRST, JudgeResult("NOISY", ""))
+    again(run, SECOND, REPLAYED)
+    run.refresh_from_db()
+    state = EngineState.fold(log_of_runs.read(run.pk), log_of_runs.source)
+    assert state.best is not None
+    assert (run.best_key, run.best_score) == (state.best.id, state.best.score) == (FIRST, 3.0)
+
+
 def test_the_api_names_what_counts(tasks: Any, visitor: Client) -> None:
     run, other = judged(BOUNDED, REPLAYED), judged(BOUNDED)
     best = [visitor.get(f"/api/v1/runs/{item.code}").json()["best"] for item in (run, other)]

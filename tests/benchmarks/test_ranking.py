@@ -244,7 +244,18 @@ def test_bounds_below_it_do():
 def test_pooled_bounds_lie_in_their_interval(parts):
     whole = pooled([replace(part, bound=True) for part in parts])
     assert 0 < whole.lo <= whole.score <= whole.hi
-    assert sum(whole.lo / whole.score <= part.lo / part.score * 1.000001 for part in parts) >= len(parts) / 2
+    assert min(part.lo for part in parts) <= whole.lo
+    assert whole.hi <= max(part.hi for part in parts)
+    half = sum(whole.lo / whole.score <= part.lo / part.score * 1.000001 for part in parts) >= len(parts) / 2
+    assert half or whole.lo == min(part.lo for part in parts)
+
+
+@pytest.mark.parametrize("other", [bound(1.70, 1.62, 1.72), bound(1.98, 1.90, 2.0), bound(1.50, 1.48, 1.52)])
+def test_the_lower_end_of_bounds_is_not_below_all_of_theirs(other):
+    """Anybody may submit a public text again, and one judging with a wide gap would count for less than it says."""
+    lowest = min(1.45, other.lo)
+    assert pooled([bound(), other]).lo == pytest.approx(lowest)
+    assert pooled([other, bound(), other]).lo >= lowest
 
 
 def test_the_stronger_baseline_scores_one_where_it_always_wins():

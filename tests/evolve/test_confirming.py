@@ -11,12 +11,20 @@ from agents.evolve.config import ConfigError, RunConfig
 from agents.evolve.events import LogEvent
 from agents.evolve.logs import MemoryLog
 from agents.evolve.loop import fork
-from agents.evolve.model import CandidateView, JudgeResult, leading
+from agents.evolve.model import (
+    CandidateView,
+    JudgeResult,
+    NoProposal,
+    Proposal,
+    ProposalRequest,
+    VerifierOpinion,
+    leading,
+)
 from agents.evolve.state import RunState
 from benchmarks.harness import SpeedupEstimate, pooled
 
 from .test_stopping import Wishes
-from .world import TASK, Judge, Recorded, Scripted, Steady, of_type, run, truth
+from .world import TASK, Judge, Racing, Recorded, Scripted, Steady, kernel, of_type, run, truth, values_of
 
 CONFIG = RunConfig(TASK.name, caps=Caps(judgings=20), confirmations=4)
 LUCKY = "1-0"  # judged as 5 % faster than it is: with luck, faster than all others
@@ -110,6 +118,17 @@ def test_what_fails_when_it_is_judged_again_is_not_the_best() -> None:
     assert (lucky.correct, lucky.score, lucky.counts, lucky.judgings) == (False, None, None, 0)
 
 
+def test_what_is_rejected_leaves_its_place_to_the_next_best() -> None:
+    wrong = JudgeResult("INCORRECT_VALUE", "wrong")
+    state, events = searched(Luck(c1_0=[wrong]))
+    other = of_type(events, "confirming.began")[0].payload["candidates"][1]
+    first, second, third, fourth = (event.candidate for event in of_type(events, "confirmation.finished"))
+    assert (first, second, fourth) == (LUCKY, other, other)
+    assert third not in (LUCKY, other)
+    judged = [item.result.score for item in state.archive.candidates.values() if item.result and item.id != LUCKY]
+    assert state.archive.candidates[str(third)].score == pytest.approx(sorted(judged)[-2])  # type: ignore[type-var]
+
+
 def test_what_is_our_fault_says_nothing() -> None:
     noisy = JudgeResult("NOISY", "too noisy")
     state, events = searched(Luck(c1_0=[noisy, noisy]))
@@ -174,6 +193,26 @@ def test_a_run_that_is_paused_or_killed_in_between_goes_on_with_the_rest() -> No
     assert RunState.fold(log.read(), log.get_source).best == best
 
 
+async def wishes_a_pause() -> str:
+    return "pause"
+
+
+def test_a_judging_that_is_in_progress_goes_on_through_a_pause_and_is_charged_once() -> None:
+    whole = Recorded()
+    run(whole, CONFIG, verifiers=(), proposer=Steady(), judge=Luck())
+    first = of_type(whole.read(), "confirming.began")[0].seq
+    best = RunState.fold(whole.read(), whole.get_source).best
+    for end in [end for end in whole.ends if end >= first][:-1]:
+        log = whole.until(end)
+        run(log, verifiers=(), proposer=Steady(), judge=Luck(), wishes=wishes_a_pause)
+        paused = RunState.fold(log.read(), log.get_source)
+        assert (paused.budget.leases, paused.confirmation_tickets) == ({}, {})
+        run(log, verifiers=(), proposer=Steady(), judge=Luck())
+        state = RunState.fold(log.read(), log.get_source)
+        assert (state.best, state.reason, state.budget.spent.judgings) == (best, "budget", 20)
+        assert len(of_type(log.read(), "confirmation.finished")) == 4
+
+
 class Unhurried(Luck):
     """A second judging takes long enough for a wish to be heard."""
 
@@ -210,6 +249,15 @@ def test_a_run_that_is_stopped_in_between_withdraws_what_is_judged_again() -> No
     assert (state.best.id, state.best.judgings) == (LUCKY, 1)
 
 
+def test_the_end_of_the_wall_time_does_not_replace_the_reason() -> None:
+    state, events = searched(Endless(), replace(CONFIG, target=0.9, caps=Caps(judgings=20, wall_s=1.5)))
+    assert of_type(events, "confirmation.submitted")
+    assert not of_type(events, "confirmation.finished")
+    began = of_type(events, "confirming.began")[0].payload
+    assert (state.status, state.reason, state.text) == ("finished", "target", began["text"])
+    assert state.budget.spent.wall_s == pytest.approx(1.5)
+
+
 def test_a_fork_searches_on_with_the_first_judgings() -> None:
     log, other = MemoryLog(), MemoryLog()
     run(log, CONFIG, proposer=Scripted(), judge=Luck())
@@ -217,6 +265,63 @@ def test_a_fork_searches_on_with_the_first_judgings() -> None:
     state = RunState.fold(other.read(), other.get_source)
     assert state.confirming is None
     assert all(not item.confirmations for item in state.archive.candidates.values())
+
+
+WRONG = JudgeResult("INCORRECT_VALUE", "wrong")
+
+
+def test_a_fork_revives_nothing_that_was_rejected() -> None:
+    log, other = MemoryLog(), MemoryLog()
+    run(log, CONFIG, proposer=Steady(), verifiers=(), judge=Luck(c1_0=[WRONG]))
+    fork(log, log.read()[-1].seq, other, 7, CONFIG)
+    old, state = (RunState.fold(item.read(), item.get_source) for item in (log, other))
+    rejected = state.archive.candidates[LUCKY]
+    assert (rejected.result, rejected.correct, rejected.failed) == (WRONG, False, True)
+    assert old.best is not None
+    assert state.best is not None
+    assert state.best.id == old.best.id
+    assert not state.archive.holds(LUCKY)
+    assert LUCKY not in {event.candidate for event in of_type(other.read(), "archive.inserted", "migration")}
+    run(other, proposer=Scripted(), judge=Luck())
+    again = RunState.fold(other.read(), other.get_source)
+    assert (again.status, again.archive.holds(LUCKY)) == ("finished", [])
+
+
+class Alike:
+    """Finds that whatever was proposed in the slots 0 and 1 compiles to the same."""
+
+    id, version = "alike", "1"
+
+    async def judge(self, source: str, language: str, task: Any) -> VerifierOpinion:
+        generation, slot, _ = values_of(source)
+        return VerifierOpinion("accept", resources={"binary_sha256": f"{generation} {max(1, slot)}"})
+
+
+def test_nor_what_compiled_to_the_same() -> None:
+    log, other = MemoryLog(), MemoryLog()
+    run(log, CONFIG, proposer=Steady(), verifiers=(Alike(),), judge=Luck(c1_0=[WRONG]))
+    fork(log, log.read()[-1].seq, other, 7, CONFIG)
+    twin = RunState.fold(other.read(), other.get_source).archive.candidates["1-1"]
+    assert (twin.reused_from, twin.result) == (LUCKY, WRONG)
+
+
+class OneFine(Steady):
+    """Only the first candidate is correct."""
+
+    def answer(self, request: ProposalRequest) -> Proposal | NoProposal:
+        fine = request.stage == "translate"
+        return Proposal(kernel(request.generation, request.slot, 40, broken=not fine), "cpp", params={})
+
+
+def test_a_fork_may_have_nothing_left_on_the_configuration_that_counts_alone() -> None:
+    log, other = MemoryLog(), MemoryLog()
+    config = replace(CONFIG, curriculum=9, verifiers=("screen",), audit_fraction=1.0, caps=Caps(judgings=10))
+    run(log, config, proposer=OneFine(), verifiers=(Racing(),), judge=Luck(c0_0=[WRONG]))
+    assert of_type(log.read(), "curriculum.began")
+    fork(log, log.read()[-1].seq, other, 7, config)
+    assert RunState.fold(other.read(), other.get_source).best is None
+    assert run(other, proposer=Steady(), verifiers=(Racing(),)).state == "finished"
+    assert RunState.fold(other.read(), other.get_source).best is not None
 
 
 def test_the_setting_is_checked_and_is_off_in_logs_of_before() -> None:
@@ -235,3 +340,37 @@ def test_a_twin_of_what_was_rejected_is_not_the_best_either() -> None:
     other = CandidateView("1-2", 1, 2, 0, "optimise", result=replace(passed, score=1.2, ci95=(1.18, 1.22)))
     assert leading([first, twin, other]) is other
     assert leading([replace(first, confirmations=()), twin, other]) is not other
+
+
+def passed(score: float) -> JudgeResult:
+    return JudgeResult("PASS", "", score=score, ci95=(score - 0.01, score + 0.01))
+
+
+def candidate(slot: int, first: float, *again: JudgeResult) -> CandidateView:
+    return CandidateView(f"1-{slot}", 1, slot, 0, "optimise", result=passed(first), confirmations=again)
+
+
+def test_what_luck_does_not_explain_is_the_best_without_being_confirmed() -> None:
+    noisy = JudgeResult("NOISY", "too noisy")
+    unlucky = candidate(0, 3.0, noisy, noisy)
+    slower = candidate(1, 1.2, passed(1.2), passed(1.19))
+    assert leading([unlucky, slower]) is unlucky
+    halved = [candidate(slot, first, passed(1.0), passed(1.0)) for slot, first in enumerate((3.0, 2.95))]
+    third = candidate(2, 2.9)
+    assert [item.score for item in halved] == [pytest.approx(1.44, abs=0.02)] * 2
+    assert leading([*halved, third]) is third
+
+
+def test_a_twin_does_not_lead_with_the_luck_that_the_other_had() -> None:
+    lucky = candidate(0, 3.0, passed(1.0), passed(1.0))
+    twin = replace(candidate(1, 3.0), reused_from=lucky.id)
+    assert leading([lucky, twin]) is lucky
+
+
+def test_what_luck_explains_is_not() -> None:
+    confirmed = candidate(1, 1.3, passed(1.2), passed(1.2))
+    assert leading([candidate(0, 1.31), confirmed]) is confirmed
+    assert confirmed.score is not None
+    near, far = candidate(2, 1.1 * confirmed.score + 0.009), candidate(3, 1.1 * confirmed.score + 0.011)
+    assert leading([near, confirmed]) is confirmed
+    assert leading([far, near, confirmed]) is far

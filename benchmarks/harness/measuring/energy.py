@@ -14,10 +14,10 @@ from typing import Any
 from ..hosts.energy import RaplCounter, rapl_counters, used_uj
 from ..protocol import Status
 from ..report import ConfigReport
+from ..scores.quantiles import student_95
 from .session import NOTHING, Session
 
 ROUNDS = 4
-_STUDENT_95 = {3: 4.303, 4: 3.182}  # by the number of values
 _ROUND_S = 0.15
 UNREADABLE = "this machine's energy counters (RAPL) cannot be read"
 UNCLEAR = "the calls use too little energy to be distinguished from that of the judge"
@@ -36,7 +36,7 @@ def call_energy(rounds_mj: Sequence[float], rounds: int = ROUNDS) -> CallEnergy 
     if len(rounds_mj) != rounds or not all(map(math.isfinite, rounds_mj)):
         return None
     mean = fmean(rounds_mj)
-    half = _STUDENT_95[rounds] * stdev(rounds_mj) / math.sqrt(rounds)
+    half = student_95(rounds) * stdev(rounds_mj) / math.sqrt(rounds)
     return CallEnergy(mean, (mean - half, mean + half)) if mean - half > 0 else None
 
 

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median_high
 
-NORMAL_95 = 1.959964  # half the width of a 95 % interval in standard errors
+from .quantiles import NORMAL_95, student_95
+
 _LEAST_HALF = 0.002  # of the interval of a bound, whose upper end may be its score
 
 
@@ -36,9 +37,10 @@ def pooled(estimates: Sequence[SpeedupEstimate]) -> SpeedupEstimate:
     Where judgings differ by more than their intervals allow, what they differ by is added to the variance of each
     (DerSimonian and Laird, 1986): one that is very sure of itself then weighs little more than the others, whose code
     may have made them unsure. The interval stays within the ends of theirs: no slow judging may make a code reach
-    further. Beside judgings that are none, a bound counts if its interval lies below their mean: its score is too high
-    rather than too low, and a code could else avoid being replayed where it would do badly. Where all are bounds, the
-    lower end is as far from the score as in the middle one: neither the luckiest nor the unluckiest judging decides.
+    further. So that of two holds the truth less often than 95 % says (docs/judging.md). Beside judgings that are none,
+    a bound counts if its interval lies below their mean: its score is too high rather than too low, and a code could
+    else avoid being replayed where it would do badly. Where all are bounds, the lower end is as far from the score as
+    in the middle one, but not below all of theirs: neither the luckiest nor the unluckiest judging decides.
     """
     sure = [item for item in estimates if not item.bound]
     if not sure:
@@ -47,7 +49,11 @@ def pooled(estimates: Sequence[SpeedupEstimate]) -> SpeedupEstimate:
     return _mean([*sure, *(item for item in estimates if item.bound and item.hi < known.score)])
 
 
-def _mean(estimates: Sequence[SpeedupEstimate]) -> SpeedupEstimate:
+def _mean(estimates: Sequence[SpeedupEstimate], *, student: bool = True) -> SpeedupEstimate:
+    """The interval is by Student's t from what the judgings scatter (Hartung and Knapp, 2001), for they are few.
+
+    But it is not narrower than by the normal distribution, for a few may agree by chance.
+    """
     if len(estimates) == 1:
         return estimates[0]
     logs, variances = [math.log(item.score) for item in estimates], [item.error**2 for item in estimates]
@@ -55,6 +61,9 @@ def _mean(estimates: Sequence[SpeedupEstimate]) -> SpeedupEstimate:
     weights = [1 / (variance + between) for variance in variances]
     mean = _weighted(logs, weights)
     half = NORMAL_95 / math.sqrt(math.fsum(weights))
+    if student:
+        scatter = _weighted([(value - mean) ** 2 for value in logs], weights) / (len(logs) - 1)
+        half = max(half, student_95(len(logs)) * math.sqrt(scatter))
     lowest, highest = min(item.lo for item in estimates), max(item.hi for item in estimates)
     return SpeedupEstimate(math.exp(mean), max(math.exp(mean - half), lowest), min(math.exp(mean + half), highest))
 
@@ -73,6 +82,7 @@ def _weighted(values: Sequence[float], weights: Sequence[float]) -> float:
 
 
 def _mean_of_bounds(estimates: Sequence[SpeedupEstimate]) -> SpeedupEstimate:
-    mean = _mean(estimates)
-    below = median_high(item.score / item.lo for item in estimates)
-    return SpeedupEstimate(mean.score, min(mean.lo, mean.score / below), mean.hi, bound=True)
+    """The lower end is by the normal distribution: it is what counts, and must not fall for being judged twice."""
+    mean, least = _mean(estimates), _mean(estimates, student=False).lo
+    below, lowest = median_high(item.score / item.lo for item in estimates), min(item.lo for item in estimates)
+    return SpeedupEstimate(mean.score, max(min(least, mean.score / below), lowest), mean.hi, bound=True)
