@@ -8,10 +8,12 @@ covered: why a run ends (`stops.py`) and which candidate is the best then (`mode
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from statistics import median
 
 from . import book as books
 from .book import Book, Tagged
 from .budget import Cost
+from .config import CONFIRMING_SHARE
 from .events import Draft, Live
 from .model import CandidateView, Evaluator, JudgeResult, RepeatingEvaluator, guarded
 from .slots import result_to_json
@@ -19,6 +21,7 @@ from .state import RunState
 from .stops import Stop
 
 LEADERS = 2
+_WALL_SPARE = 1.5
 
 
 def leaders(state: RunState) -> list[CandidateView]:
@@ -29,6 +32,19 @@ def leaders(state: RunState) -> list[CandidateView]:
         if item.counts is not None and item.ticket is not None and item.result is not None
     ]
     return [item for _, item in sorted(found, key=lambda pair: -pair[0])[:LEADERS]]
+
+
+def wall_for_confirming_s(state: RunState, evaluator: Evaluator) -> float:
+    """How much of the wall time is kept for the judgings at the end, by how long the judgings so far took.
+
+    At most a fifth of the cap. Waiting in a queue is not in it, but for a spare half.
+    """
+    cap_s, count = state.config.caps.wall_s, state.config.held_back
+    if cap_s is None or not count or not leaders(state) or not isinstance(evaluator, RepeatingEvaluator):
+        return 0.0
+    judged = (item for item in state.archive.candidates.values() if item.ticket is not None)
+    seconds = median(item.result.seconds for item in judged if item.result is not None)
+    return min(cap_s / CONFIRMING_SHARE, _WALL_SPARE * count * seconds)
 
 
 @dataclass

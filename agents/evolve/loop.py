@@ -7,7 +7,8 @@ starting a run (`begin.py`).
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+import math
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ from . import book as books
 from .begin import create, fork
 from .book import Book, LeaseMeter
 from .budget import Cost
-from .confirming import Confirming
+from .confirming import Confirming, wall_for_confirming_s
 from .events import Draft, EventLog, Live
 from .memory import RunMemory
 from .model import CandidateView, Evaluator, Proposer, RacingVerifier, Verifier, guarded
@@ -108,29 +109,38 @@ class _Drive:
         return self.book.state
 
     async def go(self) -> RunOutcome:
-        """Runs `_work` and `_watch` at the same time until one of them ends."""
+        """Searches until the run ends, then judges the leaders again, and watches meanwhile whether it must stop."""
         self._enter()
         if self.state.status == "stopping":
-            await self._wind_up(_STOPPED)
+            await self._withdraw_all()
+            self._finish(_STOPPED)
             return _outcome(self.state)
         if self.state.vain > _VAIN_MAX:
             self._pause(
                 f"resumed {self.state.vain} times without progress: the run itself may crash the process that drives it"
             )
             return _outcome(self.state)
-        watch = asyncio.create_task(self._watch())
-        work = asyncio.create_task(self._work())
+        try:
+            stop, is_over = await self._until_stopped(self._work())
+            if stop is _CLOSING:  # and not one that says the same, when all wall time has been used
+                await self._withdraw_all()
+                self.book.commit(*self._settlements())
+                stop, is_over = await self._until_stopped(self._confirmed(stop))
+            if is_over:
+                await self._withdraw_all()
+            self._finish(stop)
+        finally:
+            await _end(self._submitting)
+        return _outcome(self.state)
+
+    async def _until_stopped(self, doing: Coroutine[Any, Any, Stop | None]) -> tuple[Stop | None, bool]:
+        """Why the run ends, None if it pauses, and whether `doing` was ended for that."""
+        work, watch = asyncio.create_task(doing), asyncio.create_task(self._watch())
         try:
             await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
-            if work.done():
-                self._finish(work.result())
-            else:
-                stop = watch.result()
-                await _end({work})
-                await self._wind_up(stop)
+            return (work.result(), False) if work.done() else (watch.result(), True)
         finally:
-            await _end({work, watch, *self._submitting})
-        return _outcome(self.state)
+            await _end({work, watch})
 
     def _enter(self) -> None:
         """Writes to the log that the run starts or resumes, unless it is stopping.
@@ -152,7 +162,7 @@ class _Drive:
     async def _work(self) -> Stop | None:
         """Returns why the run ends; None if it pauses."""
         while True:
-            if self.state.generation is not None and not await self._generation():
+            if self._searches and self.state.generation is not None and not await self._generation():
                 return None
             stop = _decided(self.state) or stop_reason(self.state)
             if stop is not None:
@@ -208,17 +218,22 @@ class _Drive:
             (self.hold.set if wish == "pause" else self.hold.clear)()
             if not self.wall.tick():
                 return _decided(self.state) or Stop("budget", "the run has used all of its wall time")
+            if self._searches and self.wall.left_s() <= wall_for_confirming_s(self.state, self.evaluator):
+                return _CLOSING
             await asyncio.sleep(self.wall.next_look_s())
 
-    async def _wind_up(self, stop: Stop) -> None:
-        """Withdraws candidates that are being judged, settles every lease and ends the run, all within a second."""
+    async def _withdraw_all(self) -> None:
+        """Withdraws whatever is being judged, within a second."""
         if self._submitting:
             await asyncio.wait(self._submitting, timeout=_GRACE_S / 2)
             await _end(self._submitting)
         judging = [(item.id, item.ticket or "") for item in self._in_flight() if item.state == "judging"]
         again = [(str(_candidate_of(lease)), ticket) for lease, ticket in self.state.confirmation_tickets.items()]
         await asyncio.gather(*(self._withdraw(*item) for item in (*judging, *again)))
-        self._finish(stop)
+
+    @property
+    def _searches(self) -> bool:
+        return self.confirming is None and self.state.confirming is None
 
     @property
     def _submitting(self) -> set[asyncio.Task[None]]:
@@ -311,12 +326,20 @@ class _Wall:
             return lease
         return Cost(wall_s=min(lease.wall_s, asyncio.get_running_loop().time() - self.since_s))
 
+    def left_s(self) -> float:
+        """Of the cap; infinite without one."""
+        budget = self.book.state.budget
+        return (
+            math.inf if budget.caps.wall_s is None else budget.caps.wall_s - budget.spent.wall_s - self.elapsed().wall_s
+        )
+
     def next_look_s(self) -> float:
         lease = self.book.state.budget.leases.get(_WALL)
         return _POLL_S if lease is None else min(_POLL_S, max(0.0, lease.wall_s - self.elapsed().wall_s))
 
 
 _STOPPED = Stop("stopped", "stopped by its owner")
+_CLOSING = Stop("budget", "the rest of the wall time was kept for judging the leaders again")
 
 
 def _decided(state: RunState) -> Stop | None:

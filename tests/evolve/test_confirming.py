@@ -8,6 +8,7 @@ import pytest
 
 from agents.evolve.budget import Caps
 from agents.evolve.config import ConfigError, RunConfig
+from agents.evolve.confirming import wall_for_confirming_s
 from agents.evolve.events import LogEvent
 from agents.evolve.logs import MemoryLog
 from agents.evolve.loop import fork
@@ -256,6 +257,68 @@ def test_the_end_of_the_wall_time_does_not_replace_the_reason() -> None:
     began = of_type(events, "confirming.began")[0].payload
     assert (state.status, state.reason, state.text) == ("finished", "target", began["text"])
     assert state.budget.spent.wall_s == pytest.approx(1.5)
+
+
+class Hanging(Luck):
+    """The first judgings of the third generation take for ever."""
+
+    async def wait(self, ticket: str, live: Any) -> JudgeResult:
+        if ticket.startswith("ticket 2-") and " again " not in ticket:
+            await asyncio.sleep(3600)
+        return await super().wait(ticket, live)
+
+
+BY_THE_WALL = replace(CONFIG, caps=Caps(wall_s=2.0))
+
+
+def test_wall_time_is_kept_for_it_and_what_is_in_flight_then_is_withdrawn() -> None:
+    log, judge = Recorded(), Hanging()
+    run(log, BY_THE_WALL, verifiers=(), proposer=Steady(), judge=judge)
+    state = RunState.fold(log.read(), log.get_source)
+    (began,) = of_type(log.read(), "confirming.began")
+    assert began.payload["reason"] == "budget"
+    assert "kept for judging the leaders again" in state.text
+    assert len(of_type(log.read(), "confirmation.finished")) == 4
+    assert (state.status, state.reason, state.budget.leases) == ("finished", "budget", {})
+    assert judge.withdrawn
+    assert all(ticket.startswith("ticket 2-") for ticket in judge.withdrawn)
+    assert state.best is not None
+    assert state.best.judgings == 3
+    assert 1.6 <= state.budget.spent.wall_s <= 2.0, "a fifth was kept"
+
+
+def test_a_run_that_is_killed_then_has_the_wall_time_that_it_had_not_reserved() -> None:
+    log = Recorded()
+    run(log, BY_THE_WALL, verifiers=(), proposer=Steady(), judge=Hanging())
+    first = of_type(log.read(), "confirming.began")[0].seq
+    for end in [end for end in log.ends if end >= first - 1][:-1]:
+        again = log.until(end)
+        reserves = bool(RunState.fold(again.read(), again.get_source).budget.leases.get("wall"))
+        run(again, verifiers=(), proposer=Steady(), judge=Hanging())
+        state, events = RunState.fold(again.read(), again.get_source), again.read()
+        assert (state.status, state.reason, state.budget.leases) == ("finished", "budget", {})
+        assert state.budget.spent.wall_s <= 2.0
+        assert len(of_type(events, "confirmation.finished")) <= 4
+        assert reserves or len(of_type(events, "confirmation.finished")) == 4
+        assert len(of_type(events, "budget.denied")) <= 1
+
+
+def test_how_much_wall_time_is_kept_follows_from_the_judgings_so_far() -> None:
+    """Each has taken a second."""
+    log = MemoryLog()
+    run(log, replace(CONFIG, confirmations=0), verifiers=(), proposer=Steady(), judge=Luck())
+    state = RunState.fold(log.read(), log.get_source)
+
+    def kept_s(wall_s: float | None, confirmations: int = 4, evaluator: Any = None) -> float:
+        state.config = replace(CONFIG, caps=Caps(wall_s=wall_s, judgings=99), confirmations=confirmations)
+        return wall_for_confirming_s(state, evaluator or Luck())
+
+    assert kept_s(100.0) == 1.5 * 4
+    assert kept_s(20.0) == 4.0, "a fifth at most"
+    assert kept_s(100.0, confirmations=0) == kept_s(None) == 0.0
+    assert kept_s(100.0, evaluator=object()) == 0.0, "it judges nothing again"
+    state = RunState.fold(log.read()[:2], log.get_source)
+    assert kept_s(100.0) == 0.0, "there is no correct kernel"
 
 
 def test_a_fork_searches_on_with_the_first_judgings() -> None:
