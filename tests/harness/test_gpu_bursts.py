@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.harness import default_rules, default_suites, find_task
 from benchmarks.harness.gpu.bursts import credit_bursts
+from benchmarks.harness.gpu.contexts import Contexts
 from benchmarks.harness.gpu.word_times import Lateness
 from benchmarks.harness.measuring.contestants import CallResult
 from benchmarks.harness.measuring.faults import Fault
@@ -31,7 +32,12 @@ class Session:
         self.setting = SimpleNamespace(rules=RULES, gpu_rules=RULES.gpu)
         self.replay = None
         if replay:
-            told = {"records": ["r"], "nothing_us": 1.0, "surplus_us": {"baseline0": 0.0625}, "repeated": 3}
+            told = {
+                "records": ["r"],
+                "nothing_us": 1.0,
+                "contexts": Contexts({"baseline0": 0.0625}, {"baseline0": 3.0}),
+                "repeated": 3,
+            }
             told["gaps_us"] = lambda: {"gap_us": 2.0}
             self.replay = SimpleNamespace(most_in_a_burst=lambda _: most, input_sets=lambda _: sets, **told)
         self._burst_us, self.log = burst_us, list[str]()
@@ -84,6 +90,7 @@ def test_who_is_slower_in_bursts_is_charged_the_difference_and_baselines_have_no
     }
     assert found["replay"]["bursts"][SHOWN.key] == {"calls": 50, "kernel": {"single_us": 10.0, "burst_us": 14.0}}
     assert found["replay"]["gap_us"] == 2.0
+    assert found["replay"]["contexts"] == {"surplus_us": {"baseline0": 0.062}, "empty_us": {"baseline0": 3.0}}
     ledger = tally()
     credited(Session(9.0), ledger)
     assert set(ledger.times_us[CANDIDATE]) == {10.0}  # faster in a burst: the single call counts

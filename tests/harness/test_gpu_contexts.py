@@ -9,68 +9,87 @@ import pytest
 
 from benchmarks.harness.child.gpu import contexts as child_contexts
 from benchmarks.harness.child.gpu.clock import Clock
-from benchmarks.harness.child.gpu.driver import Driver
-from benchmarks.harness.gpu.contexts import surpluses_us
-from tests.harness.test_gpu_replay import ANSWER, UNSEEN, FakeActor, FakeGpu, Work, replay_of
+from benchmarks.harness.child.gpu.driver import Driver, DriverError
+from benchmarks.harness.gpu.contexts import Contexts, contexts_of
+from tests.harness.test_gpu_replay import ANSWER, NO_CONTEXT, UNSEEN, FakeActor, FakeGpu, Work, replay_of
 
 
-def told(kernel_us: float, *, calls: int = 40) -> dict[str, Any]:
-    """A process whose empty calls take 2 µs, and `kernel_us` longer with a kernel; others are worth nothing."""
-    empty, kernel = {**ANSWER, "call_us": 2.0}, {**ANSWER, "call_us": 2.0 + kernel_us}
+def told(kernels_us: float, *, calls: int = 10, empty_us: float = 2.0) -> list[dict[str, Any]]:
+    """Of each round, for a process whose calls of kernels take so much longer than empty ones; others are worthless."""
+    empty, kernels = {**ANSWER, "call_us": empty_us}, {**ANSWER, "call_us": empty_us + kernels_us}
     lost = {**UNSEEN, "call_us": 99.0}
-    return {"empty": [empty] * calls + [lost] * 9, "kernel": [kernel] * calls + [lost] * 9}
+    return [{"empty": [empty] * calls + [lost] * 9, "kernels": [kernels] * calls + [lost] * 9}] * 4
 
 
-def surpluses_of(*answers: Any) -> dict[str, float]:
-    actors: Any = {f"process{number}": FakeActor(answer) for number, answer in enumerate(answers)}
-    return surpluses_us(actors, lambda actor: actor.receive(1.0))
+def contexts(*answers: Any) -> Contexts:
+    actors: Any = {f"process{number}": FakeActor(*answer) for number, answer in enumerate(answers)}
+    return contexts_of(actors, lambda actor: actor.receive(1.0))
 
 
 def test_each_process_is_held_against_the_mean_of_all() -> None:
-    found = surpluses_of(told(2.4), told(2.6), told(2.4), told(2.6))
-    assert found == pytest.approx({"process0": -0.1, "process1": 0.1, "process2": -0.1, "process3": 0.1})
+    """What four kernels take longer is more than what one does."""
+    found = contexts(told(5.9), told(6.4), told(5.9), told(6.4, empty_us=2.5))
+    assert found.surplus_us == pytest.approx({"process0": -0.1, "process1": 0.1, "process2": -0.1, "process3": 0.1})
+    assert found.empty_us == {"process0": 2.0, "process1": 2.0, "process2": 2.0, "process3": 2.5}
 
 
 @pytest.mark.parametrize(
-    "other",
-    [told(2.9), told(2.4, calls=9), {"empty": [], "kernel": []}],
-    ids=["disturbed", "too few calls", "no kernel"],
+    "other", [told(7.0), told(5.9, calls=4), NO_CONTEXT], ids=["disturbed", "too few", "no kernel"]
 )
 def test_nothing_is_subtracted_if_one_process_cannot_tell(other: Any) -> None:
-    assert surpluses_of(told(2.4), other) == {}
+    assert contexts(told(5.9), other).surplus_us == {}
 
 
 def test_the_surplus_of_its_process_is_subtracted_from_a_call() -> None:
     for surplus_us, expected_us in ((0.25, 9.75), (-0.25, 10.25)):
         replay = replay_of(executor=FakeActor(ANSWER))
-        replay.surplus_us = {"candidate0": surplus_us, "baseline0": 7.0}
+        replay.contexts = Contexts({"candidate0": surplus_us, "baseline0": 7.0})
         assert replay.call("candidate0", 0, 3, 0, compared=True).time_us == expected_us
 
 
-def test_processes_are_asked_before_anything_is_captured_and_one_after_the_other() -> None:
-    executor, baseline = FakeActor(told(2.6)), FakeActor(told(2.4), *[ANSWER] * 25)
-    replay = replay_of(executor=executor)
-    replay.crew.baselines = [baseline]  # type: ignore[list-item]
+def test_processes_are_asked_there_and_back_before_anything_is_captured() -> None:
+    order = list[str]()
+    actors = {"baseline": FakeActor(*told(5.9), *[ANSWER] * 25), "candidate": FakeActor(*told(6.4))}
+    for name, actor in actors.items():
+        actor.link.send = lambda name=name, **message: order.append(name) if "context" in message else None
+    replay = replay_of(executor=actors["candidate"])
+    replay.crew.baselines = [actors["baseline"]]  # type: ignore[list-item]
     replay.capture_baselines(lambda _: 0, [[0]])
-    assert replay.surplus_us == pytest.approx({"baseline0": -0.1, "candidate0": 0.1})
-    assert executor.asked == [{"context": True}]
-    assert baseline.asked[0] == {"context": True}, "before its empty calls"
+    assert replay.contexts.surplus_us == pytest.approx({"baseline0": -0.1, "candidate0": 0.1})
+    assert order == ["baseline", "candidate", "candidate", "baseline"] * 2
 
 
-def test_a_process_makes_empty_calls_and_calls_of_the_kernel_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_makes_empty_calls_and_calls_of_kernels_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu, launched = FakeGpu(), list[int]()
     monkeypatch.setattr(child_contexts, "_CALLS", 3)
-    monkeypatch.setattr(child_contexts, "program", lambda *_: Work(gpu, 0.01, first=lambda: launched.append(1)))
+    monkeypatch.setattr(child_contexts, "program", lambda *_: Work(gpu, 0.005, first=lambda: launched.append(1)))
     driver = Driver(gpu)
     found = child_contexts.context_calls(driver, Clock(driver))
-    assert len(launched) == len(found["kernel"]) == len(found["empty"]) == 3
-    assert min(call["call_us"] for call in found["kernel"]) > 9_000 > max(call["call_us"] for call in found["empty"])
+    assert (len(launched), len(found["kernels"]), len(found["empty"])) == (12, 3, 3)
+    assert min(call["call_us"] for call in found["kernels"]) > 19_000 > max(call["call_us"] for call in found["empty"])
+
+
+class NoModule(FakeGpu):
+    """Loads no kernel, and says why."""
+
+    def __init__(self, error: bytes) -> None:
+        super().__init__()
+        self._error = error
+
+    def cuModuleLoadData(self, *_: Any) -> int:
+        return 2
+
+    def cuGetErrorName(self, _: Any, place: Any) -> int:
+        place._obj.value = self._error
+        return 0
 
 
 def test_a_driver_that_cannot_compile_the_kernel_says_so() -> None:
-    class NoCompiler(FakeGpu):
-        def cuModuleLoadData(self, *_: Any) -> int:
-            return 221
+    driver = Driver(NoModule(b"CUDA_ERROR_JIT_COMPILER_NOT_FOUND"))
+    assert child_contexts.context_calls(driver, Clock(driver)) == {"empty": [], "kernels": []}
 
-    driver = Driver(NoCompiler())
-    assert child_contexts.context_calls(driver, Clock(driver)) == {"empty": [], "kernel": []}
+
+def test_a_lack_of_memory_is_no_lack_of_a_compiler() -> None:
+    driver = Driver(NoModule(b"CUDA_ERROR_OUT_OF_MEMORY"))
+    with pytest.raises(DriverError, match="OUT_OF_MEMORY"):
+        child_contexts.context_calls(driver, Clock(driver))

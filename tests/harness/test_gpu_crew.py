@@ -210,6 +210,7 @@ def test_whose_process_survives_decides_whose_fault_it_is(
 ) -> None:
     """All others are ended and the folder is removed all the same."""
     crew = Standby().take(replace(order, gpu=REAL))
+    crew.has_met_a_submission = True
     stage.immortal.add(survivor)
     stage.events.clear()
     with pytest.raises(error):
@@ -217,6 +218,13 @@ def test_whose_process_survives_decides_whose_fault_it_is(
     assert {*TRUSTED, *UNTRUSTED, "executor0", "executor1", "warm"} <= set(stage.of("kill"))
     assert set(stage.of("close")) == {*UNTRUSTED, "warm"}
     assert not crew.folder.exists()
+
+
+def test_what_survives_before_a_submission_is_shown_is_our_fault(stage: Stage, order: CrewSpec) -> None:
+    crew = Standby().take(replace(order, gpu=REAL))
+    stage.immortal.add("executor1")
+    with pytest.raises(ChildSurvived, match="never loaded a submission"):
+        crew.kill()
 
 
 def test_an_executor_that_runs_on_is_the_submissions_fault(stage: Stage, order: CrewSpec) -> None:

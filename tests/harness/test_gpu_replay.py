@@ -26,6 +26,7 @@ from benchmarks.harness.child.gpu.launches import program
 from benchmarks.harness.child.gpu.replayer import Replayer, count_lacks
 from benchmarks.harness.errors import RefereeError
 from benchmarks.harness.gpu import recording as recording_module
+from benchmarks.harness.gpu.contexts import Contexts
 from benchmarks.harness.gpu.gaps import replayed_baselines
 from benchmarks.harness.gpu.record import NotReplayable, RecordedCall
 from benchmarks.harness.gpu.recording import CallRecording
@@ -463,7 +464,7 @@ def test_a_fault_of_the_gpu_is_told_by_its_name() -> None:
 
 ANSWER = {"call_us": 12.0, "behind_us": 6.0, "is_late": False, "blind_us": 0.4, "start_us": 2.0}
 LATE, UNSEEN = {**ANSWER, "is_late": True}, {**ANSWER, "blind_us": 2.1}
-NO_CONTEXT: dict[str, Any] = {"empty": [], "kernel": []}
+NO_CONTEXT: list[dict[str, Any]] = [{"empty": [], "kernels": []}] * 4  # one for each round
 
 
 class FakeActor:
@@ -548,18 +549,19 @@ def recording_of(replay: Replay) -> CallRecording:
 
 def test_baselines_capture_once_for_all_submissions_of_a_session() -> None:
     captured = Captured()
-    baseline = FakeActor(NO_CONTEXT, {"nodes": [3]}, NO_CONTEXT)
+    baseline = FakeActor(*NO_CONTEXT, {"nodes": [3]}, *NO_CONTEXT)
     for _ in range(2):
-        replay = replay_of(executor=FakeActor(NO_CONTEXT), candidate=FakeActor())
+        replay = replay_of(executor=FakeActor(*NO_CONTEXT), candidate=FakeActor())
         replay.captured, replay.crew.baselines = captured, [baseline]  # type: ignore[list-item]
         replay._measure_nothing = lambda _: (1.0, 1.0)  # type: ignore[method-assign]
         replay.capture_baselines(lambda _: 0, [[0]])
-    assert [next(iter(message)) for message in baseline.asked] == ["replay", "context", "capture", "context"]
+    asked = [next(iter(message)) for message in baseline.asked]
+    assert asked == ["replay", *["context"] * 4, "capture", *["context"] * 4]
     assert captured == Captured(is_told=True, is_whole=True)
 
 
 def test_a_baseline_that_cannot_be_captured_is_told_before_the_submission_is_loaded() -> None:
-    replay, baseline = replay_of(executor=FakeActor(NO_CONTEXT)), FakeActor(NO_CONTEXT, {"not_captured": "eager: no"})
+    replay, baseline = replay_of(executor=FakeActor(*NO_CONTEXT)), FakeActor(*NO_CONTEXT, {"not_captured": "eager: no"})
     replay.captured, replay.crew.baselines = Captured(), [baseline]  # type: ignore[list-item]
     replay._measure_nothing = lambda _: (1.0, 1.0)  # type: ignore[method-assign]
     with pytest.raises(NotReplayable, match="its baseline: eager: no"):
@@ -649,15 +651,15 @@ def test_the_referee_waits_for_the_end_of_a_call_before_that_is_made() -> None:
 
 def test_device_code_that_slows_empty_calls_of_baselines_gains_nothing() -> None:
     """What an empty call takes is measured before any of it has run in an executor, and again."""
-    replay = replay_of(executor=FakeActor(NO_CONTEXT, *[ANSWER] * 26))
+    replay = replay_of(executor=FakeActor(*NO_CONTEXT, *[ANSWER] * 26))
     rest, busy = {**ANSWER, "call_us": 2.0}, {**ANSWER, "call_us": 7.0}
-    told = [NO_CONTEXT, *[rest] * 25, {"nodes": [3]}, *[busy] * 25]
+    told = [*NO_CONTEXT, *[rest] * 25, {"nodes": [3]}, *[busy] * 25]
     replay.captured = Captured()
     replay.crew.baselines = [FakeActor(*told)]  # type: ignore[list-item]
     replay.capture_baselines(lambda _: 0, [[0]])
     replay._try_all(lambda _: 0, time.monotonic() + 9.0)
     replay._measure_all()
-    assert replay.nothing_us == {"baseline0": 2.0, "candidate0": 2.5}
+    assert replay.nothing_us == {"baseline0": 2.0, "candidate0": 2.25}
 
 
 def test_a_call_is_not_repeated_for_longer_than_one_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -870,13 +872,17 @@ def test_a_slow_call_whose_end_the_host_saw_late_counts_for_what_it_took_at_leas
 
 
 def test_device_code_cannot_make_empty_calls_long() -> None:
-    """What they take is subtracted from calls, so an executor's may take little longer than a baseline's."""
+    """What they take is subtracted from calls, so an executor's may take little longer than before it had any."""
     slow = {**ANSWER, "call_us": 9.0, "behind_us": 99.0}
-    replay = replay_of(executor=FakeActor(*[slow] * 25), candidate=FakeActor())
+    replay = replay_of(executor=(executor := FakeActor(*[slow] * 25)), candidate=FakeActor())
     replay.crew.baselines = [FakeActor(*[{**ANSWER, "call_us": 2.0}] * 25)]  # type: ignore[list-item]
     replay._measure_all()
     assert replay._nothing["baseline0"] == (2.0, 6.0)
-    assert replay._nothing["candidate0"] == (2.5, 7.0)
+    assert replay._nothing["candidate0"] == (2.25, 7.0), "by the baseline's, as its own at rest are not known"
+    replay.contexts = Contexts(empty_us={"candidate0": 3.0})
+    executor.answers, replay.crew.baselines[0].answers = [slow] * 25, [{**ANSWER, "call_us": 2.0}] * 25
+    replay._measure_all()
+    assert replay._nothing["candidate0"] == (3.25, 7.0)
 
 
 @pytest.mark.parametrize(
@@ -1067,7 +1073,7 @@ def test_a_control_run_replays_the_baselines() -> None:
     replay = replay_of()
     replay.captured, replay._nothing = Captured(), {}
     replay.crew.executors = []
-    replay.crew.baselines = [baseline := FakeActor(NO_CONTEXT, *[ANSWER] * 25, {"nodes": [3]}, ANSWER)]  # type: ignore[list-item]
+    replay.crew.baselines = [baseline := FakeActor(*NO_CONTEXT, *[ANSWER] * 25, {"nodes": [3]}, ANSWER)]  # type: ignore[list-item]
     replay.capture_baselines(lambda _: 0, [[0]])
     assert [message for message in baseline.asked if "capture" in message or "replay" in message] == [
         {"replay": True},

@@ -12,6 +12,7 @@ from ..measuring.calls import Judging
 from ..measuring.faults import Fault
 from ..measuring.tally import CANDIDATE, ConfigTally
 from ..report import Verdict
+from .contexts import rounded_us
 from .session import GpuSession
 from .word_times import SAMPLED_MAX_US, UNFAIR_SHARE, Lateness, usual_lateness
 
@@ -38,8 +39,8 @@ def credit_bursts(session: GpuSession, judging: Judging) -> dict[str, Any]:
         ledger.times_us[CANDIDATE] = [us + shorter_us for us in ledger.times_us[CANDIDATE]]
         if count > 1:
             found[ledger.config.key] = _credited(session, judging, number, count)
-    surplus_us = {who: round(us, 3) for who, us in replay.surplus_us.items()}
-    told = {"nothing_us": replay.nothing_us, "surplus_us": surplus_us, "repeated": replay.repeated, **replay.gaps_us()}
+    contexts = {name: rounded_us(times_us) for name, times_us in vars(replay.contexts).items()}
+    told = {"nothing_us": replay.nothing_us, "contexts": contexts, "repeated": replay.repeated, **replay.gaps_us()}
     return {"replay": {"bursts": found, "records": replay.records, **told}}
 
 

@@ -1,41 +1,56 @@
 """How much longer short calls take in one process than in another by the context that the driver gave it.
 
-Contexts come in kinds, drawn by chance when a process starts. On H200s each short call took 0.2 µs longer in one kind
-than in the other, whatever the kernel. A kernel that does nothing shows the kind. Each process of a judging is asked
-before anything of the submission is loaded. What its calls take longer than the mean of all processes is subtracted
-from them; in a quicker one it is added. Not covered: where memory lies, and processes that time their own calls.
+Contexts come in two kinds, drawn by chance when a process starts. On H200s a call of one kernel took 0.2 µs longer in
+one kind than in the other, and one of four kernels 0.5 µs. Four kernels that do nothing show the kind. All processes of
+a judging are asked by turns before anything of the submission is loaded. What the calls of a process take longer than
+the mean of all is subtracted from them; in a quicker one it is added. Not covered: where memory lies, what a call of
+several kernels takes longer than one of a single kernel, and processes that time their own calls.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import Any
 
 from ..measuring.contestants import Actor
 from .word_times import is_worth
 
-_FEWEST = 10  # calls that are worth something
-_DISTURBED_US = 0.4  # contexts do not differ by so much: something else was measured
+_ROUNDS = 4  # there and back again, so that what changes meanwhile changes it for all of them
+_FEWEST = 20  # calls of each sort that are worth something
+_OF_ONE = 0.4  # what one kernel takes longer, over what four in a row do
+_DISTURBED_US = 1.0  # four kernels differ by 0.6 between contexts at most: something else was measured
 
 
-def surpluses_us(actors: Mapping[str, Actor], receive: Callable[[Actor], dict[str, Any]]) -> dict[str, float]:
-    """What each process takes longer than the mean of all; nothing if one cannot tell, or was disturbed.
+@dataclass(frozen=True)
+class Contexts:
+    """By process, in microseconds."""
 
-    Nothing of the submission may be loaded yet. `receive` waits for the answer of a process, whose failure is ours.
-    """
-    found: dict[str, float | None] = {}
-    for who, actor in actors.items():  # one after the other, since they share the GPU
-        actor.link.send(context=True)
-        found[who] = _kernel_us(receive(actor))
-    known = {who: us for who, us in found.items() if us is not None}
-    if len(known) < len(found) or max(known.values()) - min(known.values()) > _DISTURBED_US:
+    surplus_us: Mapping[str, float] = field(default_factory=dict)  # over the mean of all; empty if it is not known
+    empty_us: Mapping[str, float] = field(default_factory=dict)  # an empty call
+
+
+def contexts_of(actors: Mapping[str, Actor], receive: Callable[[Actor], dict[str, Any]]) -> Contexts:
+    """Nothing of the submission may be loaded yet. `receive` waits for the answer of a process; its failure is ours."""
+    calls: dict[str, dict[str, list[float]]] = {who: {"empty": [], "kernels": []} for who in actors}
+    for number in range(_ROUNDS):
+        for who in reversed([*actors]) if number % 2 else actors:
+            actors[who].link.send(context=True)
+            for kind, told in receive(actors[who]).items():
+                calls[who][kind] += [float(call["call_us"]) for call in told if is_worth(call)]
+    if min(len(times_us) for kinds in calls.values() for times_us in kinds.values()) < _FEWEST:
+        return Contexts()
+    empty_us = {who: median(kinds["empty"]) for who, kinds in calls.items()}
+    kernels_us = {who: median(kinds["kernels"]) - empty_us[who] for who, kinds in calls.items()}
+    return Contexts(_surplus_us(kernels_us), empty_us)
+
+
+def _surplus_us(kernels_us: Mapping[str, float]) -> Mapping[str, float]:
+    if max(kernels_us.values()) - min(kernels_us.values()) > _DISTURBED_US:
         return {}
-    mean_us = fmean(known.values())
-    return {who: us - mean_us for who, us in known.items()}
+    mean_us = fmean(kernels_us.values())
+    return {who: _OF_ONE * (us - mean_us) for who, us in kernels_us.items()}
 
 
-def _kernel_us(answer: Mapping[str, Sequence[Mapping[str, Any]]]) -> float | None:
-    """The median of the kernel's calls less that of empty ones; None if too few of them are worth something."""
-    kernel, empty = (
-        [float(call["call_us"]) for call in answer[kind] if is_worth(call)] for kind in ("kernel", "empty")
-    )
-    return median(kernel) - median(empty) if min(len(kernel), len(empty)) >= _FEWEST else None
+def rounded_us(times_us: Mapping[str, float]) -> dict[str, float]:
+    """As a report tells them."""
+    return {who: round(us, 3) for who, us in times_us.items()}

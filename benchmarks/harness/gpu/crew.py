@@ -62,7 +62,7 @@ class Crew:
         self.order = order
         self.started_s = time.monotonic()
         self._is_awake = False
-        self._has_met_a_submission = False
+        self.has_met_a_submission = False  # set by whoever is about to show one to its processes
         self.folder = Path(tempfile.mkdtemp(prefix="crew-", dir=order.scratch))
         launches = range(order.rules.time.launches)
         self.caches = [self.folder / f"cache{number}" for number in launches]
@@ -101,15 +101,11 @@ class Crew:
                 link.send(wake=True)
 
     def meet(self) -> None:
-        """All of them but who compiles have a context now; from here on a submission may be shown to them.
-
-        Raises NotAwake.
-        """
+        """All of them but who compiles have a context now. Raises NotAwake."""
         self.wake()
         launched = {"baseline": self.baselines, "candidate": self.candidates, "executor": self.executors}
         links = {f"{name}{number}": actor.link for name, cast in launched.items() for number, actor in enumerate(cast)}
         self._demand_awake({"referee": self.referee.link, **links})
-        self._has_met_a_submission = True
 
     def spare(self, number: int) -> "Spare":
         """Processes for a submission after the one at hand, asleep; `number` is theirs alone.
@@ -199,7 +195,7 @@ class Crew:
         try:
             self._end()
         except Stuck as error:
-            if self._has_met_a_submission:
+            if self.has_met_a_submission:
                 raise
             raise ChildSurvived("a process on the GPU that never loaded a submission survived SIGKILL") from error
 

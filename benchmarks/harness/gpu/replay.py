@@ -29,7 +29,7 @@ from ..report import Verdict
 from ..sandbox.isolation import inside
 from ..scores.scoring import BaselineTimes
 from ..tasks.spec import Config
-from .contexts import surpluses_us
+from .contexts import Contexts, contexts_of
 from .crew import Crew
 from .device_code import device_code
 from .record import (
@@ -57,7 +57,7 @@ INPUTS_AT, OUTPUTS_AT = 0x5000_0000_0000, 0x6000_0000_0000
 _TRIES, _LATE_TRIES = 25, 5
 _SAMPLES = 5  # of which the last counts, even if all were late
 _NULL_CALLS, _NULL_TRIES = 25, 100
-_GRANTED_SPARE_US = 1.0  # half of it is what an executor may take longer, the rest is the scatter of medians
+_GRANTED_SPARE_US = 1.0  # a quarter of it is what an executor may take longer, the rest is the scatter of medians
 _STEPS = 1 << 62
 _PUNCTUAL_CALLS, _PUNCTUAL_LEAST = 10, 8
 LATE_RESULTS = "results were written after the call had reported its end"
@@ -124,10 +124,9 @@ class Replay:
     _late: list[Lateness] = field(default_factory=list)  # of all single calls
     captured: Captured = field(default_factory=Captured)
     repeated: int = 0  # calls whose times were worth nothing
-    surplus_us: dict[str, float] = field(default_factory=dict)  # by process, for the context that it has by chance
+    contexts: Contexts = field(default_factory=Contexts)
     _nothing: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    # empty calls of baselines before device code ran in an executor, which could make later ones long
-    _at_rest: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    _at_rest: dict[str, tuple[float, ...]] = field(default_factory=dict)  # of baselines, before device code had run
     _is_unseen: bool = False  # the recorder says that it could not see what its packages load
 
     def capture_baselines(self, fill: Callable[[int], int], wanted: Sequence[Sequence[int]]) -> None:
@@ -141,7 +140,7 @@ class Replay:
                 baseline.link.send(replay=True)
         casts = {"baseline": self.crew.baselines, "candidate": self.crew.executors}
         actors = {f"{name}{launch}": actor for name, cast in casts.items() for launch, actor in enumerate(cast)}
-        self.surplus_us = surpluses_us(actors, self._receive)
+        self.contexts = contexts_of(actors, self._receive)
         self._at_rest = {f"baseline{launch}": self._nothing_of_baseline(launch) for launch in self._launches}
         self._nothing.update(self._at_rest)
         if not self.captured.is_whole:
@@ -346,9 +345,10 @@ class Replay:
     def _measure_all(self) -> None:
         for launch in self._launches:
             usual = tuple(map(min, self._nothing_of_baseline(launch), self._at_rest[f"baseline{launch}"]))
-            own = self._measure_nothing(f"candidate{launch}")
+            who, own = f"candidate{launch}", self._measure_nothing(f"candidate{launch}")
+            rest = (self.contexts.empty_us.get(who, usual[0]), *usual[1:])  # before device code was there
             self._nothing[f"baseline{launch}"] = usual
-            self._nothing[f"candidate{launch}"] = usual if own is None else no_longer(own, usual)
+            self._nothing[who] = rest if own is None else no_longer(own, rest)
 
     def _nothing_of_baseline(self, launch: int) -> tuple[float, ...]:
         nothing_us = self._measure_nothing(f"baseline{launch}")
@@ -479,7 +479,7 @@ class Replay:
     def _times(self, who: str, answer: dict[str, Any]) -> WordTimes:
         pairs = zip(MEASURED, self._nothing[who], strict=True)
         call_us, behind_us = (answer[name] - nothing_us for name, nothing_us in pairs)
-        return WordTimes(call_us - self.surplus_us.get(who, 0.0), behind_us)
+        return WordTimes(call_us - self.contexts.surplus_us.get(who, 0.0), behind_us)
 
     def _actor(self, who: str) -> Actor:
         cast = self.crew.executors if _is_candidate(who) else self.crew.baselines

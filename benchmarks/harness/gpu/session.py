@@ -151,7 +151,7 @@ class GpuSession(Session[Actor]):
             loaded = [self._await_baseline(baseline, "loaded") for baseline in crew.baselines]
             laps.end("baselines_loaded")
             self._capture_baselines(laps)
-        self.is_alone, self._has_loaded = False, not setting.control
+        self.is_alone, self._has_loaded, crew.has_met_a_submission = False, bool(candidates), bool(candidates)
         with self._memory():
             if setting.binary.suffix in PYTHON_SUFFIXES and candidates:
                 self._warm(crew)

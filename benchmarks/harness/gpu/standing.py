@@ -176,6 +176,7 @@ class StandingGpuSession(GpuSession):
         if self.replay is None:
             raise NotStanding(self.not_replayed)
         self.is_alone, self._has_loaded = False, True
+        crew.has_met_a_submission = True
         with self._memory():
             self.candidate.open(self._candidate_message(crew))
             self._shared.hand(self.candidate, 1)

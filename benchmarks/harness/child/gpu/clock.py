@@ -2,8 +2,8 @@
 
 A call is queued as a whole while the stream waits for a word of the host. Then the stream writes one word, runs the
 call and writes another; the host looks for both all the time, and what lies between is the call's. The start is seen
-before anything of the call runs, and no clock of the GPU is read. Nor does a kernel of the judge run in this process:
-device code can overwrite the instructions of any kernel here, and can forge CUDA's events.
+before anything of the call runs, and no clock of the GPU is read. Nor does a kernel of the judge run in this process
+once device code of a submission is here: that can overwrite the instructions of any kernel, and forge CUDA's events.
 
 Words are random and lie at drawn places in memory of the host. Device code that finds out both could write the last
 one early. So when it is seen, a third word is drawn and queued, which the stream writes at once unless the call goes

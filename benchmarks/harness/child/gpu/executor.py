@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> None:
     clock = Clock(driver)
     link.send(awake=True)
     message = link.receive()
-    if "context" in message:
+    while "context" in message:
         link.send(**context_calls(driver, clock))
         message = link.receive()
     try:
