@@ -89,6 +89,19 @@ def test_boards_of_before_get_their_ranks_when_the_site_is_upgraded(three: None)
     assert board() == [("fast", 1, 1.70), ("slow", 2, 1.55), ("avoids", 3, 1.98)]
 
 
+def test_boards_of_before_get_the_intervals_of_several_judgings_when_the_site_is_upgraded(three: None) -> None:
+    upgrade = import_module("benchmarks.migrations.0042_intervals_of_several").mark
+    upgrade(apps, None)
+    assert not TaskVersion.objects.filter(boards_due=True).exists(), "each code has one judging"
+    enter("fast", replayed(1.72), "// fast\n")
+    row = Standing.objects.get(judgings=2)
+    right = row.score_hi
+    Standing.objects.filter(pk=row.pk).update(score_hi=9.0)
+    upgrade(apps, None)
+    boards_complete()
+    assert Standing.objects.get(judgings=2).score_hi == right
+
+
 def test_records_are_broken_by_what_counts() -> None:
     enter("first", replayed(1.50))
     enter("avoids", found(*AVOIDS))
