@@ -385,12 +385,12 @@ def _judge_notices() -> list[Notice]:
     ]
 
 
-def alive_workers() -> Any:
-    return Worker.objects.alive(_alive_since())
+def alive_workers(now: datetime | None = None) -> Any:
+    return Worker.objects.alive(_alive_since(now))
 
 
-def _alive_since() -> datetime:
-    return timezone.now() - timedelta(seconds=settings.KBENCH_HEARTBEAT_TIMEOUT_S)
+def _alive_since(now: datetime | None = None) -> datetime:
+    return (now or timezone.now()) - timedelta(seconds=settings.KBENCH_HEARTBEAT_TIMEOUT_S)
 
 
 @dataclass(frozen=True)

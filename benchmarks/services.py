@@ -33,9 +33,8 @@ from .models import (
     Submission,
     TaskVersion,
     Team,
-    Worker,
 )
-from .selectors import find_device_kind
+from .selectors import alive_workers, find_device_kind
 from .states import (
     AUDITED,
     BOUNDED,
@@ -49,7 +48,6 @@ from .states import (
     TaskVersionStatus,
     Visibility,
     WorkerRole,
-    WorkerState,
 )
 from .submissions import selectors as submission_selectors
 from .switches import paused
@@ -57,6 +55,7 @@ from .switches import paused
 IDENTICAL = "The same source was submitted before."
 _ENDED_EARLY = (State.CANCELLED, State.EXPIRED)
 _AUDIT_REPEATED_AFTER = timedelta(days=1)
+_AUDITS_OF_OURS = (EvaluationReason.AUDIT, EvaluationReason.SITE_AUDIT)
 
 
 class Refused(Exception):
@@ -276,31 +275,42 @@ def leaders_audit() -> int:
     An audit during the first judging is not enough: the entry may have been private then, or others may have stood
     above it. An audit without a verdict about the source is repeated after a day.
     """
-    due = {(row.task_version_id, row.device_kind_id, row.evaluation.submission.blob_id): row for row in _unaudited()}
-    for row in due.values():
+    due: dict[tuple[int, int, str], Standing] = {}
+    for row in _unaudited():
+        due.setdefault((row.task_version_id, row.device_kind_id, row.evaluation.submission.blob_id), row)
+    return sum(map(_audit_queued, due.values()))
+
+
+def _audit_queued(row: Standing) -> bool:
+    """False if the submission has just been deleted."""
+    try:
         evaluation_create(
             row.evaluation.submission,
             version=row.task_version,
             device_kind=row.device_kind,
             ruleset=row.ruleset,
             reason=EvaluationReason.SITE_AUDIT,
-            priority=Priority.REJUDGE,
+            priority=Priority.AGENT,
             supersedes=row.evaluation,
         )
-    return len(due)
+    except IntegrityError:
+        return False
+    return True
 
 
 def _unaudited() -> QuerySet[Standing]:
-    """Leading entries that can be audited now."""
-    ended_early = Q(state__in=_ENDED_EARLY) | Q(verdict__in=[verdict.value for verdict in Verdict if verdict.ours])
-    lately = Q(queued__gte=timezone.now() - _AUDIT_REPEATED_AFTER)
+    """Leading entries that can be audited now. Their owners can withdraw only audits that they have asked for."""
+    ours = Q(verdict__in=[verdict.value for verdict in Verdict if verdict.ours])
+    without_result = ours | Q(verdict=Verdict.PASS, timing_trust=BOUNDED)  # the tool failed, for example
+    done = Q(reason__in=AUDITS, state=State.DONE) & ~without_result
+    lately = Q(queued__gte=timezone.now() - _AUDIT_REPEATED_AFTER) | ~Q(state__in=FINISHED)
     audits = Evaluation.objects.filter(
-        Q(timing_trust=AUDITED) | Q(reason__in=AUDITS) & (~ended_early | lately),
+        Q(timing_trust=AUDITED) | done | Q(reason__in=_AUDITS_OF_OURS) & lately,
         submission__blob=OuterRef("evaluation__submission__blob"),
         submission__language=OuterRef("evaluation__submission__language"),
         **{name: OuterRef(name) for name in ("ruleset", "task_version", "device_kind")},
     )
-    judges = Worker.objects.filter(role=WorkerRole.JUDGE, state=WorkerState.ONLINE)
+    judges = alive_workers().filter(role=WorkerRole.JUDGE)
     rows = Standing.objects.with_context().select_related("ruleset", "task_version", "device_kind")
     leading = rows.filter(rank__lte=AUDITED_PLACES, evaluation__timing_trust=BOUNDED)
     judged_now = leading.filter(ruleset__name=settings.KBENCH_RULESET, task_version__status=TaskVersionStatus.ACTIVE)

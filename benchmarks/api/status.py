@@ -93,7 +93,7 @@ class StatusOut(Schema):
 
 @router.get("", response=StatusOut, summary="Queues, workers, waits, outcomes and incidents")
 def status(request: HttpRequest) -> Any:
-    alive = set(load.alive_workers().values_list("pk", flat=True))
+    alive = set(selectors.alive_workers().values_list("pk", flat=True))
     return StatusOut(
         queues=[_queue(item) for item in load.device_figures()],
         workers=[_worker(row, alive=row.pk in alive) for row in selectors.workers()],

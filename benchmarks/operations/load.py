@@ -11,12 +11,12 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import Any
 
-from django.conf import settings
 from django.db.models import Count, Min, Q
 from django.utils import timezone
 
 from ..harness import Verdict
-from ..models import DeviceKind, Evaluation, QueueSample, SiteSwitch, Worker
+from ..models import DeviceKind, Evaluation, QueueSample, SiteSwitch
+from ..selectors import alive_workers
 from ..states import RUNNING, Priority, State, Switch, WorkerRole
 
 CLASSES = {
@@ -115,11 +115,6 @@ def device_figures(now: datetime | None = None) -> list[DeviceFigures]:
         )
         for kind in kinds
     ]
-
-
-def alive_workers(now: datetime | None = None) -> Any:
-    since = (now or timezone.now()) - timedelta(seconds=settings.KBENCH_HEARTBEAT_TIMEOUT_S)
-    return Worker.objects.alive(since)
 
 
 def incidents() -> list[Incident]:

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
+from .. import selectors
 from ..extensions import extensions
 from ..harness import Verdict
 from ..judgings import queue
@@ -88,7 +89,7 @@ def _waits(figures: list[DeviceFigures]) -> Iterator[Metric]:
 
 
 def _workers() -> Iterator[Metric]:
-    alive = set(load.alive_workers().values_list("pk", flat=True))
+    alive = set(selectors.alive_workers().values_list("pk", flat=True))
     rows = Worker.objects.order_by().values_list("pk", "role", "device_kind__slug", "state")
     counts: dict[tuple[str, str, str], int] = {}
     for pk, role, device, state in rows:

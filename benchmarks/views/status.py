@@ -28,7 +28,7 @@ def status(request: HttpRequest) -> HttpResponse:
         "incidents": load.incidents(),
         "workers": workers,
         "versions": version_rows(workers),
-        "alive": set(load.alive_workers().values_list("pk", flat=True)),
+        "alive": set(selectors.alive_workers().values_list("pk", flat=True)),
         "running": selectors.at_work(request.user),
         "waiting": selectors.next_in_queue(request.user),
         "verdicts": selectors.verdicts_since(timedelta(days=1)),

@@ -352,6 +352,25 @@ def test_an_audit_without_a_verdict_about_the_source_is_repeated_after_a_day() -
     assert services.leaders_audit() == 1
 
 
+def test_an_audit_that_its_owner_withdraws_or_whose_tool_fails_replaces_none() -> None:
+    entry = enter("olga", found(2.2, 2.15, 2.22, "bounded"))
+    asked = services.audit_request(entry, by_staff=False)
+    assert services.is_withdrawable(asked)
+    queued = _audit_queued_beside(asked)
+    moves.evaluation_cancel(asked, "Not now.")
+    assert services.leaders_audit() == 0
+    moves.record_report(factories.claimed_for_judging(factories.GPU), found(2.2, 2.15, 2.22, "bounded"))
+    assert services.leaders_audit() == 0
+    Evaluation.objects.filter(pk=queued.pk).update(queued=timezone.now() - timedelta(days=2))
+    assert services.leaders_audit() == 1
+
+
+def _audit_queued_beside(asked: Evaluation) -> Evaluation:
+    factories.worker(device=factories.GPU)
+    assert services.leaders_audit() == 1
+    return Evaluation.objects.exclude(state="done").exclude(pk=asked.pk).get()
+
+
 def test_the_api_lists_entries_as_the_page_does(three: None, client: Any) -> None:
     query = {"task": "/".join(factories.TASK), "device": factories.gpu_kind().slug}
     rows = client.get(reverse("api:leaderboard"), query).json()
