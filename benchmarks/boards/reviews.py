@@ -271,8 +271,8 @@ def _remembered(evaluation: Evaluation, exact: list[Evaluation], since: datetime
         if not refusal.verdict and evaluation.submission.created < refusal.finished:
             continue
         if settled is None or refusal.finished > settled:
-            ended = {"": "was invalidated by staff", Verdict.PASS: "was under review"}
-            how = ended.get(refusal.verdict, f"ended as {refusal.verdict}")
+            words = {"": "was invalidated by staff", Verdict.PASS: "was under review"}
+            how = words.get(refusal.verdict, f"ended as {refusal.verdict}")
             return f"The same source, judged for a submission deleted since, {how}."
     return ""
 
