@@ -60,6 +60,12 @@ def test_what_counts_of_a_bound_does_not_fall_because_it_was_judged_twice() -> N
     assert pooled([first, again]).lo > 1.73
 
 
+def test_beside_replayed_judgings_the_gap_of_a_bound_does_not_count() -> None:
+    """It says what may be wrong with the bound, and not with what was replayed."""
+    mixed = pooled([SpeedupEstimate(1.70, 1.68, 1.72), SpeedupEstimate(1.60, 1.20, 1.62, bound=True)])
+    assert 1.57 < mixed.lo < mixed.score < 1.70
+
+
 @pytest.mark.parametrize(("values", "quantile"), [(2, 12.706), (5, 2.776), (11, 2.2281), (31, 2.0423), (101, 1.984)])
 def test_the_quantiles_are_those_of_student(values: int, quantile: float) -> None:
     assert student_95(values) == pytest.approx(quantile, rel=0.002)

@@ -6,7 +6,7 @@ Not covered: which judgings are of the same code.
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median_high
 
 from .quantiles import NORMAL_95, student_95
@@ -39,14 +39,16 @@ def pooled(estimates: Sequence[SpeedupEstimate]) -> SpeedupEstimate:
     may have made them unsure. The interval stays within the ends of theirs: no slow judging may make a code reach
     further. So that of two holds the truth less often than 95 % says (docs/judging.md). Beside judgings that are none,
     a bound counts if its interval lies below their mean: its score is too high rather than too low, and a code could
-    else avoid being replayed where it would do badly. Where all are bounds, the lower end is as far from the score as
-    in the middle one, but not below all of theirs: neither the luckiest nor the unluckiest judging decides.
+    else avoid being replayed where it would do badly. What its lower end tells of gaps is left out then. Where all are
+    bounds, the lower end is as far from the score as in the middle one, but not below all of theirs: neither the
+    luckiest nor the unluckiest judging decides.
     """
     sure = [item for item in estimates if not item.bound]
     if not sure:
         return _mean_of_bounds(estimates)
     known = _mean(sure)
-    return _mean([*sure, *(item for item in estimates if item.bound and item.hi < known.score)])
+    lower = [item for item in estimates if item.bound and item.hi < known.score]
+    return _mean([*sure, *(replace(item, lo=item.score**2 / item.hi) for item in lower)])
 
 
 def _mean(estimates: Sequence[SpeedupEstimate], *, student: bool = True) -> SpeedupEstimate:
