@@ -59,7 +59,7 @@ class SiteEvaluator:
 
     async def again(self, ticket: str, number: int, source: str, language: str) -> str:
         """Another judging of the same submission, under the same rules."""
-        return await self.desk.call(_judged_again, ticket, number)
+        return await self.desk.call(_judged_again, self.run, ticket, number)
 
     async def wait(self, ticket: str, live: Live) -> JudgeResult:
         told = None
@@ -98,9 +98,9 @@ def submitted(run: Run, key: str, source: str, language: str, payer: Payer | Non
     return str(evaluation.code)
 
 
-def _judged_again(ticket: str, number: int) -> str:
-    """The code of the evaluation; the same number again is the same one."""
-    code = uuid.uuid5(uuid.UUID(ticket), str(number))
+def _judged_again(run: Run, ticket: str, number: int) -> str:
+    """The code of the evaluation; the same number again is the same one, but not in a fork of the run."""
+    code = uuid.uuid5(uuid.UUID(ticket), f"{run.code} {number}")
     first = Evaluation.objects.select_related("submission").get(code=ticket)
     if not Evaluation.objects.filter(code=code).exists():
         judging.evaluation_create(

@@ -78,7 +78,7 @@ def _drafts(events: Sequence[LogEvent], rejections: Mapping[str | None, Mapping[
     drafts = []
     for event in events:
         rejection, payload = rejections.get(event.candidate), event.payload
-        if rejection is not None and event.type in _PLACES:
+        if event.type in _PLACES and (rejection is not None or payload.get("by") in rejections):
             continue
         if rejection is not None and event.type == "evaluation.finished":
             payload = {**payload, "result": rejection}

@@ -6,7 +6,7 @@ covered: why a run ends (`stops.py`) and which candidate is the best then (`mode
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -35,16 +35,18 @@ def leaders(state: RunState) -> list[CandidateView]:
 
 
 def wall_for_confirming_s(state: RunState, evaluator: Evaluator) -> float:
-    """How much of the wall time is kept for the judgings at the end, by how long the judgings so far took.
+    """How much of the wall time is kept for the judgings at the end, by how long those of correct kernels took.
 
-    At most a fifth of the cap. Waiting in a queue is not in it, but for a spare half.
+    At most a fifth of the cap, and nothing if that does not hold even one. Waiting in a queue is not in it, but for a
+    spare half.
     """
     cap_s, count = state.config.caps.wall_s, state.config.held_back
     if cap_s is None or not count or not leaders(state) or not isinstance(evaluator, RepeatingEvaluator):
         return 0.0
-    judged = (item for item in state.archive.candidates.values() if item.ticket is not None)
+    judged = (item for item in state.archive.candidates.values() if item.correct and item.ticket is not None)
     seconds = median(item.result.seconds for item in judged if item.result is not None)
-    return min(cap_s / CONFIRMING_SHARE, _WALL_SPARE * count * seconds)
+    kept_s = min(cap_s / CONFIRMING_SHARE, _WALL_SPARE * count * seconds)
+    return kept_s if kept_s >= seconds else 0.0
 
 
 @dataclass
@@ -63,11 +65,11 @@ class Confirming:
     submitting: set[asyncio.Task[None]] = field(default_factory=set)
     submitted_at_s: dict[str, float] = field(default_factory=dict)  # by lease
 
-    async def run(self, stop: Stop) -> bool:
-        """False if it paused before the end. Raises errors of the log."""
+    async def run(self, stop: Stop, settled: Sequence[Draft] = ()) -> bool:
+        """False if it paused before the end. `settled` is written with its beginning. Raises errors of the log."""
         if not isinstance(self.evaluator, RepeatingEvaluator):
             return True
-        if self.book.state.confirming is None and not self._begun(stop):
+        if self.book.state.confirming is None and not self._begun(stop, settled):
             return True
         begun = self.book.state.confirming
         assert begun is not None  # noqa: S101 - it was just written
@@ -87,13 +89,13 @@ class Confirming:
         done = sum(len(item.confirmations) for item in state.archive.candidates.values())
         return min(leaders(state), key=lambda item: len(item.confirmations), default=None) if done < judgings else None
 
-    def _begun(self, stop: Stop) -> bool:
+    def _begun(self, stop: Stop, settled: Sequence[Draft]) -> bool:
         state = self.book.state
         names, count = [item.id for item in leaders(state)], state.config.held_back
         if not names or not count:
             return False
         payload = {"reason": stop.reason, "text": stop.text, "candidates": names, "judgings": count}
-        self.book.commit(Draft("confirming.began", None, payload))
+        self.book.commit(*settled, Draft("confirming.began", None, payload))
         return True
 
     def _covered(self, candidate: CandidateView, number: int) -> bool:

@@ -124,8 +124,7 @@ class _Drive:
             stop, is_over = await self._until_stopped(self._work())
             if stop is _CLOSING:  # and not one that says the same, when all wall time has been used
                 await self._withdraw_all()
-                self.book.commit(*self._settlements())
-                stop, is_over = await self._until_stopped(self._confirmed(stop))
+                stop, is_over = await self._until_stopped(self._confirmed(stop, self._settlements()))
             if is_over:
                 await self._withdraw_all()
             self._finish(stop)
@@ -175,11 +174,11 @@ class _Drive:
             if not self.opening.open():
                 return await self._confirmed(Stop("budget", "the next candidate does not fit into the budget"))
 
-    async def _confirmed(self, stop: Stop) -> Stop | None:
+    async def _confirmed(self, stop: Stop, settled: Sequence[Draft] = ()) -> Stop | None:
         """Judges the leaders again before the run ends. None if it pauses."""
         load, bound = self.book.log.get_source, self.opening.judging
         self.confirming = Confirming(self.book, self.evaluator, load, self.live, self.hold, bound)
-        if await self.confirming.run(stop):
+        if await self.confirming.run(stop, settled):
             return stop
         self._pause("")
         return None

@@ -247,10 +247,11 @@ S = TypeVar("S", bound=Scored)
 def best_of(scored: Sequence[S]) -> S | None:
     """The one of which the most counts; the earlier one of equals. One that was confirmed, if there are any.
 
-    But one that was not is the best if its whole interval lies so far above that no luck explains it.
+    But one that was not is the best if its whole interval lies so far above that no luck explains it. A single judging
+    in all confirms nothing: it may speak against the one that it was made for, and nobody has asked about the others.
     """
     confirmed = _first([item for item in scored if item.judgings > 1])
-    if confirmed is None:
+    if confirmed is None or sum(item.judgings - 1 for item in scored) < 2:
         return _first(scored)
     least = LUCK_MAX * (confirmed.counts or 0.0)
     return _first([confirmed, *(item for item in scored if (item.lo or 0.0) > least)])

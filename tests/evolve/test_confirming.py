@@ -260,7 +260,11 @@ def test_the_end_of_the_wall_time_does_not_replace_the_reason() -> None:
 
 
 class Hanging(Luck):
-    """The first judgings of the third generation take for ever."""
+    """The first judgings of the third generation take for ever, others a tenth of a second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds = 0.1
 
     async def wait(self, ticket: str, live: Any) -> JudgeResult:
         if ticket.startswith("ticket 2-") and " again " not in ticket:
@@ -315,7 +319,12 @@ def test_how_much_wall_time_is_kept_follows_from_the_judgings_so_far() -> None:
 
     assert kept_s(100.0) == 1.5 * 4
     assert kept_s(20.0) == 4.0, "a fifth at most"
+    assert kept_s(4.0) == 0.0, "which does not hold one judging"
     assert kept_s(100.0, confirmations=0) == kept_s(None) == 0.0
+    for item in list(state.archive.candidates.values())[:-1]:  # that fail sooner than others are accepted
+        wrong = JudgeResult("INCORRECT_VALUE", "wrong", seconds=0.01)
+        state.archive.candidates[item.id] = replace(item, result=wrong)
+    assert kept_s(100.0) == 1.5 * 4
     assert kept_s(100.0, evaluator=object()) == 0.0, "it judges nothing again"
     state = RunState.fold(log.read()[:2], log.get_source)
     assert kept_s(100.0) == 0.0, "there is no correct kernel"
@@ -348,6 +357,7 @@ def test_a_fork_revives_nothing_that_was_rejected() -> None:
     run(other, proposer=Scripted(), judge=Luck())
     again = RunState.fold(other.read(), other.get_source)
     assert (again.status, again.archive.holds(LUCKY)) == ("finished", [])
+    assert not [item for item in of_type(other.read(), "archive.evicted") if item.payload["by"] == LUCKY]
 
 
 class Alike:
@@ -428,6 +438,13 @@ def test_a_twin_does_not_lead_with_the_luck_that_the_other_had() -> None:
     lucky = candidate(0, 3.0, passed(1.0), passed(1.0))
     twin = replace(candidate(1, 3.0), reused_from=lucky.id)
     assert leading([lucky, twin]) is lucky
+
+
+def test_a_single_judging_confirms_nothing() -> None:
+    fallen, other = candidate(0, 1.80, passed(1.55)), candidate(1, 1.78)
+    assert leading([fallen, other]) is other
+    held = candidate(0, 1.80, passed(1.80))
+    assert leading([held, other]) is held
 
 
 def test_what_luck_explains_is_not() -> None:
