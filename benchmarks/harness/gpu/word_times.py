@@ -106,8 +106,6 @@ def percentiles_us(late: Sequence[Lateness]) -> dict[str, float]:
     return found
 
 
-def no_longer(nothing_us: Sequence[float], usual_us: Sequence[float]) -> tuple[float, ...]:
+def no_longer(nothing_us: Sequence[float], rest_us: Sequence[float]) -> tuple[float, ...]:
     """Of an executor, whose device code has run: what it adds to an empty call is not taken from its calls."""
-    return tuple(
-        map(min, nothing_us, (usual + spare for usual, spare in zip(usual_us, _NOTHING_SPARE_US, strict=True)))
-    )
+    return tuple(map(min, nothing_us, (rest + spare for rest, spare in zip(rest_us, _NOTHING_SPARE_US, strict=True))))
