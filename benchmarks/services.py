@@ -54,7 +54,7 @@ from .switches import paused
 
 IDENTICAL = "The same source was submitted before."
 _ENDED_EARLY = (State.CANCELLED, State.EXPIRED)
-_AUDIT_REPEATED_AFTER = timedelta(days=1)
+_AUDIT_REPEATED_AFTER, _FAILED_REPEATED_AFTER = timedelta(days=1), timedelta(days=7)
 _AUDITS_OF_OURS = (EvaluationReason.AUDIT, EvaluationReason.SITE_AUDIT)
 
 
@@ -273,7 +273,7 @@ def leaders_audit() -> int:
     """Queue an audit of every leading entry with a bounded time whose text has none. Returns their number.
 
     An audit during the first judging is not enough: the entry may have been private then, or others may have stood
-    above it. An audit without a verdict about the source is repeated after a day.
+    above it. An audit without a verdict about the source is repeated after a day, one whose tool failed after a week.
     """
     due: dict[tuple[int, int, str], Standing] = {}
     for row in _unaudited():
@@ -301,11 +301,12 @@ def _audit_queued(row: Standing) -> bool:
 def _unaudited() -> QuerySet[Standing]:
     """Leading entries that can be audited now. Their owners can withdraw only audits that they have asked for."""
     ours = Q(verdict__in=[verdict.value for verdict in Verdict if verdict.ours])
-    without_result = ours | Q(verdict=Verdict.PASS, timing_trust=BOUNDED)  # the tool failed, for example
-    done = Q(reason__in=AUDITS, state=State.DONE) & ~without_result
-    lately = Q(queued__gte=timezone.now() - _AUDIT_REPEATED_AFTER) | ~Q(state__in=FINISHED)
+    failed = Q(verdict=Verdict.PASS, timing_trust=BOUNDED)  # a machine without the tool, for example
+    done = Q(reason__in=AUDITS, state=State.DONE) & ~ours & ~failed
+    now = timezone.now()
+    lately = Q(queued__gte=now - _AUDIT_REPEATED_AFTER) | failed & Q(queued__gte=now - _FAILED_REPEATED_AFTER)
     audits = Evaluation.objects.filter(
-        Q(timing_trust=AUDITED) | done | Q(reason__in=_AUDITS_OF_OURS) & lately,
+        Q(timing_trust=AUDITED) | done | Q(reason__in=_AUDITS_OF_OURS) & (lately | ~Q(state__in=FINISHED)),
         submission__blob=OuterRef("evaluation__submission__blob"),
         submission__language=OuterRef("evaluation__submission__language"),
         **{name: OuterRef(name) for name in ("ruleset", "task_version", "device_kind")},

@@ -361,7 +361,9 @@ def test_an_audit_that_its_owner_withdraws_or_whose_tool_fails_replaces_none() -
     assert services.leaders_audit() == 0
     moves.record_report(factories.claimed_for_judging(factories.GPU), found(2.2, 2.15, 2.22, "bounded"))
     assert services.leaders_audit() == 0
-    Evaluation.objects.filter(pk=queued.pk).update(queued=timezone.now() - timedelta(days=2))
+    Evaluation.objects.filter(pk=queued.pk).update(queued=timezone.now() - timedelta(days=6))
+    assert services.leaders_audit() == 0
+    Evaluation.objects.filter(pk=queued.pk).update(queued=timezone.now() - timedelta(days=8))
     assert services.leaders_audit() == 1
 
 
