@@ -107,8 +107,8 @@ def _renew_program(evaluation: Evaluation) -> bool:
     program = program_of(evaluation)
     before = {row.holder: _counts(row) for row in _standings_of(program)}
     accepted = [item for item in program if item.verdict == Verdict.PASS and not item.is_quick]
-    shown = {item.submission_id: item for item in accepted if _is_shown(item.submission)}
-    for item in shown.values():
+    shown = [item for item in accepted if _is_shown(item.submission)]
+    for item in {(holder_of(item), item.submission.blob_id, item.object_key): item for item in shown}.values():
         if _has_board(evaluation) and (item.pk == evaluation.pk or not before.get(holder_of(item))):
             _stand(item, judgings_of_same_code(item, program))
     rows = _standings_of(program)
@@ -120,10 +120,10 @@ def _renew_program(evaluation: Evaluation) -> bool:
 
 
 def _has_another(row: Standing) -> bool:
-    """Whether more counts of another text that its holder has shown on the board."""
+    """Whether more may count of another text that its holder has shown on the board."""
     evaluation = row.evaluation
     others = _accepted_of_holder(evaluation).exclude(submission__blob=evaluation.submission.blob_id)
-    return others.alias(counts=counted()).filter(counts__gt=_counts(row)).exists()
+    return others.filter(score_hi__gt=_counts(row)).exists()
 
 
 def hold_boards(evaluation: Evaluation) -> None:
