@@ -37,8 +37,8 @@ def leaders(state: RunState) -> list[CandidateView]:
 def wall_for_confirming_s(state: RunState, evaluator: Evaluator) -> float:
     """How much of the wall time is kept for the judgings at the end, by how long those of correct kernels took.
 
-    At most a fifth of the cap, and nothing if that does not hold even one. Waiting in a queue is not in it, but for a
-    spare half.
+    At most a fifth of the cap, and nothing if that does not hold two of them. Waiting in a queue is not in it, but for
+    a spare half.
     """
     cap_s, count = state.config.caps.wall_s, state.config.held_back
     if cap_s is None or not count or not leaders(state) or not isinstance(evaluator, RepeatingEvaluator):
@@ -46,7 +46,7 @@ def wall_for_confirming_s(state: RunState, evaluator: Evaluator) -> float:
     judged = (item for item in state.archive.candidates.values() if item.correct and item.ticket is not None)
     seconds = median(item.result.seconds for item in judged if item.result is not None)
     kept_s = min(cap_s / CONFIRMING_SHARE, _WALL_SPARE * count * seconds)
-    return kept_s if kept_s >= seconds else 0.0
+    return kept_s if kept_s >= 2 * seconds else 0.0
 
 
 @dataclass

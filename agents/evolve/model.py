@@ -247,13 +247,15 @@ S = TypeVar("S", bound=Scored)
 def best_of(scored: Sequence[S]) -> S | None:
     """The one of which the most counts; the earlier one of equals. One that was confirmed, if there are any.
 
-    But one that was not is the best if its whole interval lies so far above that no luck explains it. A single judging
-    in all confirms nothing: it may speak against the one that it was made for, and nobody has asked about the others.
+    But one that was not is the best if its whole interval lies so far above that no luck explains it. After a single
+    accepted judging in all it only has to lie above: that one may speak against the candidate that it was made for, and
+    the others have not been asked about.
     """
     confirmed = _first([item for item in scored if item.judgings > 1])
-    if confirmed is None or sum(item.judgings - 1 for item in scored) < 2:
+    if confirmed is None:
         return _first(scored)
-    least = LUCK_MAX * (confirmed.counts or 0.0)
+    again = sum(item.judgings - 1 for item in scored)
+    least = (LUCK_MAX if again > 1 else 1.0) * (confirmed.counts or 0.0)
     return _first([confirmed, *(item for item in scored if (item.lo or 0.0) > least)])
 
 

@@ -319,7 +319,7 @@ def test_how_much_wall_time_is_kept_follows_from_the_judgings_so_far() -> None:
 
     assert kept_s(100.0) == 1.5 * 4
     assert kept_s(20.0) == 4.0, "a fifth at most"
-    assert kept_s(4.0) == 0.0, "which does not hold one judging"
+    assert kept_s(9.0) == 0.0, "which does not hold two judgings"
     assert kept_s(100.0, confirmations=0) == kept_s(None) == 0.0
     for item in list(state.archive.candidates.values())[:-1]:  # that fail sooner than others are accepted
         wrong = JudgeResult("INCORRECT_VALUE", "wrong", seconds=0.01)
@@ -443,8 +443,8 @@ def test_a_twin_does_not_lead_with_the_luck_that_the_other_had() -> None:
 def test_a_single_judging_confirms_nothing() -> None:
     fallen, other = candidate(0, 1.80, passed(1.55)), candidate(1, 1.78)
     assert leading([fallen, other]) is other
-    held = candidate(0, 1.80, passed(1.80))
-    assert leading([held, other]) is held
+    held = candidate(0, 1.80, passed(1.76))
+    assert leading([held, other]) is held, "whose interval does not lie above"
 
 
 def test_what_luck_explains_is_not() -> None:
