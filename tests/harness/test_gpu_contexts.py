@@ -3,11 +3,14 @@
 The driver and the processes are fakes. Not covered: the kernel that does nothing, which needs a GPU.
 """
 
+import socket
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from benchmarks.harness.child.gpu import contexts as child_contexts
+from benchmarks.harness.child.gpu import executor
 from benchmarks.harness.child.gpu.clock import Clock
 from benchmarks.harness.child.gpu.driver import Driver, DriverError
 from benchmarks.harness.gpu.contexts import Contexts, contexts_of
@@ -67,6 +70,31 @@ def test_a_process_makes_empty_calls_and_calls_of_kernels_by_turns(monkeypatch: 
     found = child_contexts.context_calls(driver, Clock(driver))
     assert (len(launched), len(found["kernels"]), len(found["empty"])) == (12, 3, 3)
     assert min(call["call_us"] for call in found["kernels"]) > 19_000 > max(call["call_us"] for call in found["empty"])
+
+
+def test_an_executor_is_asked_several_times_before_it_gets_a_submission(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another request would be read as that for the submission, whose memory would be waited for."""
+    messages = iter([*[{"context": True}] * 4, {"code": "folder"}])
+    sent = list[str]()
+    link = SimpleNamespace(send=lambda **message: sent.extend(message), receive=lambda: next(messages))
+
+    def linked(opened: socket.socket) -> Any:
+        opened.close()
+        return link
+
+    class NothingLoads:
+        def __init__(self, driver: Any, clock: Any, message: Any, link: Any) -> None:
+            raise executor.NotLoaded(0, message["code"])
+
+    fakes = {"Link": linked, "Driver": lambda: Driver(FakeGpu()), "Executor": NothingLoads}
+    fakes["sleep_until_called"] = lambda *_: None
+    fakes["context_calls"] = lambda *_: {"empty": []}
+    for name, fake in fakes.items():
+        monkeypatch.setattr(executor, name, fake)
+    ours, theirs = socket.socketpair()
+    executor.main([str(ours.detach())])
+    theirs.close()
+    assert sent == ["awake", *["empty"] * 4, "not_replayable", "config"]
 
 
 class NoModule(FakeGpu):
