@@ -6,21 +6,24 @@ medians of one context in microseconds, of all but the empty call less that one.
 scatters from context to context, and how far it does less the time of another one. Needs nvcc.
 """
 
-import argparse
 import ctypes
 import gc
 import json
 import random
-import subprocess
-import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median, stdev
 from typing import Any
 
 from benchmarks.harness.child.gpu.driver import Driver, size_t
-from lab.gpu.placement_probe import KERNELS, ProbeClock, ProbeKernel, function_of
+from lab.gpu.placement_probe import (
+    KERNELS,
+    ProbeClock,
+    ProbeKernel,
+    function_of,
+    measured_in_processes,
+    read_options,
+)
 
 _REFERENCES = ("memset of 4 B", "memset of 1 MiB", "1 of nothing")
 
@@ -51,22 +54,11 @@ class Chain:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    options = _options(argv)
+    options = read_options(argv, __doc__, calls=60)
     if options.image:
         measure(options.image, options.contexts, options.calls)
         return 0
-    lines: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory() as folder:
-        image = Path(folder) / "kernels.cubin"
-        source = Path(__file__).with_name("placement_probe.cu")
-        subprocess.run(["nvcc", "-cubin", "-arch=native", "-o", str(image), str(source)], check=True)
-        command = [sys.executable, "-m", "lab.gpu.context_probe", "--image", str(image)]
-        command += ["--contexts", str(options.contexts), "--calls", str(options.calls)]
-        for process in range(options.processes):
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-            for text in done.stdout.splitlines():
-                lines.append(json.loads(text))
-                print(json.dumps({"process": process, **lines[-1]}), flush=True)
+    lines = measured_in_processes("lab.gpu.context_probe", options)
     print(json.dumps(left(lines)))
     return 0
 
@@ -102,22 +94,11 @@ def measure(image: Path, contexts: int, calls: int) -> None:
 def left(lines: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
     """Standard deviations in microseconds: of each time, and of it less a reference's."""
     found = {}
-    for name in (name for name in lines[0] if name != "context"):
+    for name in (name for name in lines[0] if name not in ("process", "context")):
         found[name] = {"alone": round(stdev(line[name] for line in lines), 3)}
         for reference in _REFERENCES:
             found[name][f"less {reference}"] = round(stdev(line[name] - line[reference] for line in lines), 3)
     return found
-
-
-def _options(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m lab.gpu.context_probe", description=(__doc__ or "").splitlines()[0]
-    )
-    parser.add_argument("--processes", type=int, default=10)
-    parser.add_argument("--contexts", type=int, default=3, help="of each process")
-    parser.add_argument("--calls", type=int, default=60, help="of each program")
-    parser.add_argument("--image", type=Path, help=argparse.SUPPRESS)  # a process of its own
-    return parser.parse_args(argv)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a short replayed call owes to where its memory lies: `python -m lab.gpu.placement_probe [--processes 6]`.
+"""What a short replayed call owes to where its memory lies: `python -m lab.gpu.placement_probe`.
 
 Two small kernels are timed by the clock of replayed calls, with a cold cache, in several processes and in several
 contexts of each. Their inputs, their results or their code lie at other places each time: 256 bytes to 2 MiB apart, or
@@ -79,25 +79,31 @@ class ProbeKernel:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    options = _options(argv)
+    options = read_options(argv, __doc__, calls=30)
     if options.image:
         measure(options.image, options.contexts, options.calls)
         return 0
+    lines = measured_in_processes("lab.gpu.placement_probe", options)
+    for name in KERNELS:
+        print(json.dumps({"kernel": name, **scatter([line for line in lines if line["kernel"] == name])}))
+    return 0
+
+
+def measured_in_processes(module: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """What `module` prints in each of several processes, with the compiled kernels; printed here as well."""
     lines: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
-        image = Path(folder) / "kernel.cubin"
+        image = Path(folder) / "kernels.cubin"
         source = Path(__file__).with_suffix(".cu")
         subprocess.run(["nvcc", "-cubin", "-arch=native", "-o", str(image), str(source)], check=True)
-        command = [sys.executable, "-m", "lab.gpu.placement_probe", "--image", str(image)]
+        command = [sys.executable, "-m", module, "--image", str(image)]
         command += ["--contexts", str(options.contexts), "--calls", str(options.calls)]
         for process in range(options.processes):
             done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
             for text in done.stdout.splitlines():
                 lines.append({"process": process, **json.loads(text)})
                 print(json.dumps(lines[-1]), flush=True)
-    for name in KERNELS:
-        print(json.dumps({"kernel": name, **scatter([line for line in lines if line["kernel"] == name])}))
-    return 0
+    return lines
 
 
 def measure(image: Path, contexts: int, calls: int) -> None:
@@ -182,13 +188,11 @@ def function_of(driver: Driver, code: bytes, name: str) -> pointer:
     return function
 
 
-def _options(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m lab.gpu.placement_probe", description=(__doc__ or "").splitlines()[0]
-    )
-    parser.add_argument("--processes", type=int, default=6)
+def read_options(argv: Sequence[str] | None, told: str | None, calls: int) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(told or "").splitlines()[0])
+    parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--contexts", type=int, default=2, help="of each process")
-    parser.add_argument("--calls", type=int, default=30, help="of each combination")
+    parser.add_argument("--calls", type=int, default=calls, help="of each combination")
     parser.add_argument("--image", type=Path, help=argparse.SUPPRESS)  # a process of its own
     return parser.parse_args(argv)
 
