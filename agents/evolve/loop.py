@@ -328,9 +328,9 @@ class _Wall:
     def left_s(self) -> float:
         """Of the cap; infinite without one."""
         budget = self.book.state.budget
-        return (
-            math.inf if budget.caps.wall_s is None else budget.caps.wall_s - budget.spent.wall_s - self.elapsed().wall_s
-        )
+        if budget.caps.wall_s is None:
+            return math.inf
+        return budget.caps.wall_s - budget.spent.wall_s - self.elapsed().wall_s
 
     def next_look_s(self) -> float:
         lease = self.book.state.budget.leases.get(_WALL)

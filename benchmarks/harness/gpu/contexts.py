@@ -1,6 +1,6 @@
-"""How much longer short calls take in one process than in another by the context that the driver gave it.
+"""How much longer short calls take in one process than in another because of its context on the GPU.
 
-Contexts come in two kinds, drawn by chance when a process starts. On H200s a call of one kernel took 0.2 µs longer in
+The driver gives a process one of two kinds of context, by chance. On H200s a call of one kernel took 0.2 µs longer in
 one kind than in the other, and one of four kernels 0.5 µs. Four kernels that do nothing show the kind. All processes of
 a judging are asked by turns before anything of the submission is loaded. What the calls of a process take longer than
 the mean of all is subtracted from them; in a quicker one it is added. Not covered: where memory lies, what a call of
