@@ -1,21 +1,23 @@
 """Whether a small call tells how slow the context of a process is: `python -m lab.gpu.context_probe`.
 
-In each of several contexts of several processes it times empty calls, memsets, one to four kernels that do nothing, and
-two that read memory, by the clock of replayed calls, in turn and with a cold cache. Each line of stdout is JSON: the
-medians of one context in microseconds, of all but the empty call less that one. The last line says how far each
-scatters from context to context, and how far it does less the time of another one. Needs nvcc.
+In each of several contexts of several processes it times empty calls, one to four kernels that do nothing, and
+two that read memory, by the clock of replayed calls, in turn and with a cold cache: once when the same context has
+emptied it, and once when another one has, as the referee does. Each line of stdout is JSON: the medians of one context
+in microseconds, of all but the empty call less that one. The last line says how far each scatters from context to
+context, and how far it does less the time of another one. Needs nvcc.
 """
 
 import ctypes
 import gc
 import json
 import random
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median, stdev
 from typing import Any
 
-from benchmarks.harness.child.gpu.driver import Driver, size_t
+from benchmarks.harness.child.gpu.driver import Driver, pointer
 from lab.gpu.placement_probe import (
     KERNELS,
     ProbeClock,
@@ -25,19 +27,44 @@ from lab.gpu.placement_probe import (
     read_options,
 )
 
-_REFERENCES = ("memset of 4 B", "memset of 1 MiB", "1 of nothing")
+_BESIDE = ", another context"
+_REFERENCES = tuple(f"{name}{which}" for which in ("", _BESIDE) for name in ("empty", "1 of nothing", "4 of nothing"))
 
 
-class Memset:
-    """A program for the clock."""
+class BesideClock(ProbeClock):
+    """One whose cache can be emptied by another context, and which can pause before each call."""
 
-    steps = ()  # all on the first stream
+    _other: pointer | None = None
+    _pause_s = 0.0
 
-    def __init__(self, cold: ProbeClock, size_bytes: int) -> None:
-        self._cold, self._arguments = cold, (cold.driver.allocate(size_bytes), ctypes.c_ubyte(0), size_t(size_bytes))
+    def open_another_context(self) -> None:
+        self._other, own = pointer(), pointer()
+        self.driver.call("cuCtxGetCurrent", ctypes.byref(own))
+        self.driver.call("cuCtxCreate_v2", ctypes.byref(self._other), ctypes.c_uint(0), ctypes.c_int(0))
+        self._flush_of_other = ProbeClock(self.driver)
+        self.driver.call("cuCtxSetCurrent", own)
 
-    def launch(self) -> None:
-        self._cold.driver.call("cuMemsetD8Async", *self._arguments, self._cold.clock.lanes.first)
+    def flush(self) -> None:
+        if self._other is None:
+            super().flush()
+        else:
+            own = pointer()
+            self.driver.call("cuCtxGetCurrent", ctypes.byref(own))
+            self.driver.call("cuCtxSetCurrent", self._other)
+            self._flush_of_other.flush()
+            self.driver.call("cuCtxSetCurrent", own)
+        time.sleep(self._pause_s)
+
+    def pause(self) -> None:
+        self._pause_s = 0.001
+
+    def do_not_pause(self) -> None:
+        self._pause_s = 0.0
+
+    def close_another_context(self) -> None:
+        if self._other is not None:
+            self.driver.call("cuCtxDestroy_v2", self._other)
+            self._other = None
 
 
 class Chain:
@@ -71,24 +98,32 @@ def measure(image: Path, contexts: int, calls: int) -> None:
         if context:
             driver.call("cuDevicePrimaryCtxReset_v2", ctypes.c_int(0))
             driver.open()
-        cold = ProbeClock(driver)
+        cold = BesideClock(driver)
         nothing = ProbeKernel(cold, function_of(driver, code, "nothing"), (), 1)
         programs: dict[str, Any] = {
             "empty": None,
-            "memset of 4 B": Memset(cold, 4),
-            "memset of 1 MiB": Memset(cold, 1 << 20),
             **{f"{count} of nothing": Chain(nothing, count) for count in (1, 2, 4)},
         }
         for name, (blocks, count) in KERNELS.items():
             words = (driver.allocate(4 * count), driver.allocate(4 * count), ctypes.c_int(count))
             programs[name] = ProbeKernel(cold, function_of(driver, code, "sum"), words, blocks)
-        times_us: dict[str, list[float]] = {name: [] for name in programs}
-        for _ in range(calls):
-            for name in random.sample(list(programs), len(programs)):
-                times_us[name] += cold.times_us(programs[name], 1)
-        medians = {name: median(found) for name, found in times_us.items()}
-        told = {name: round(us - (name != "empty") * medians["empty"], 3) for name, us in medians.items()}
+        told = _medians_us(cold, programs, calls)
+        cold.open_another_context()
+        cold.pause()
+        beside = _medians_us(cold, programs, calls)
+        cold.close_another_context()
+        told |= {f"{name}{_BESIDE}": us for name, us in beside.items()}
         print(json.dumps({"context": context, **told}))
+
+
+def _medians_us(cold: BesideClock, programs: Mapping[str, Any], calls: int) -> dict[str, float]:
+    """Of all but the empty call less that one."""
+    times_us: dict[str, list[float]] = {name: [] for name in programs}
+    for _ in range(calls):
+        for name in random.sample(list(programs), len(programs)):
+            times_us[name] += cold.times_us(programs[name], 1)
+    medians = {name: median(found) for name, found in times_us.items()}
+    return {name: round(us - (name != "empty") * medians["empty"], 3) for name, us in medians.items()}
 
 
 def left(lines: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:

@@ -50,16 +50,19 @@ class ProbeClock:
         self.driver, self.clock = driver, Clock(driver)
         self._flush = driver.allocate(_FLUSH_BYTES)
 
-    def times_us(self, program: "ProbeKernel | None", calls: int) -> list[float]:
-        """Of so many calls, without those whose times are worth nothing."""
+    def times_us(self, program: Any, calls: int) -> list[float]:
+        """Of so many calls of a program, or empty ones, without those whose times are worth nothing."""
         found = []
         for _ in range(calls):
-            self.driver.call("cuMemsetD8_v2", self._flush, ctypes.c_ubyte(1), size_t(_FLUSH_BYTES))
-            self.driver.call("cuCtxSynchronize")
-            times = self.clock.measure([] if program is None else [program])  # type: ignore[list-item]
+            self.flush()
+            times = self.clock.measure([] if program is None else [program])
             if not times.is_late and times.blind_us <= BLIND_MAX_US:
                 found.append(times.call_us)
         return found
+
+    def flush(self) -> None:
+        self.driver.call("cuMemsetD8_v2", self._flush, ctypes.c_ubyte(1), size_t(_FLUSH_BYTES))
+        self.driver.call("cuCtxSynchronize")
 
 
 class ProbeKernel:
