@@ -15,8 +15,10 @@ from typing import Any
 from ..measuring.contestants import Actor
 from .word_times import is_worth
 
-_ROUNDS = 4  # there and back again, so that what changes meanwhile changes it for all of them
-_FEWEST = 20  # calls of each sort that are worth something
+# There and back again, so that what changes meanwhile changes it for all of them. One more comes first and does not
+# count, as the first calls of a process take longer.
+_ROUNDS = 4
+_FEWEST = 40  # calls of each sort that are worth something
 _OF_ONE = 0.4  # what one kernel takes longer, over what four in a row do
 _DISTURBED_US = 1.0  # four kernels differ by 0.6 between contexts at most: something else was measured
 
@@ -32,11 +34,12 @@ class Contexts:
 def contexts_of(actors: Mapping[str, Actor], receive: Callable[[Actor], dict[str, Any]]) -> Contexts:
     """Nothing of the submission may be loaded yet. `receive` waits for the answer of a process; its failure is ours."""
     calls: dict[str, dict[str, list[float]]] = {who: {"empty": [], "kernels": []} for who in actors}
-    for number in range(_ROUNDS):
+    for number in range(1 + _ROUNDS):
         for who in reversed([*actors]) if number % 2 else actors:
             actors[who].link.send(context=True)
             for kind, told in receive(actors[who]).items():
-                calls[who][kind] += [float(call["call_us"]) for call in told if is_worth(call)]
+                if number:
+                    calls[who][kind] += [float(call["call_us"]) for call in told if is_worth(call)]
     if min(len(times_us) for kinds in calls.values() for times_us in kinds.values()) < _FEWEST:
         return Contexts()
     empty_us = {who: median(kinds["empty"]) for who, kinds in calls.items()}

@@ -48,7 +48,6 @@ from .word_times import (
     Lateness,
     WordTimes,
     is_worth,
-    no_longer,
     percentiles_us,
     surely_us,
 )
@@ -57,7 +56,9 @@ INPUTS_AT, OUTPUTS_AT = 0x5000_0000_0000, 0x6000_0000_0000
 _TRIES, _LATE_TRIES = 25, 5
 _SAMPLES = 5  # of which the last counts, even if all were late
 _NULL_CALLS, _NULL_TRIES = 25, 100
-_GRANTED_SPARE_US = 1.0  # a quarter of it is what an executor may take longer, the rest is the scatter of medians
+_WARM_CALLS = 50  # which take longer, as a process has been idle before
+_BEHIND_SPARE_US = 1.0  # the third word may come so much later in an executor than in a baseline
+_GRANTED_SPARE_US = 0.5  # the scatter of medians is up to 0.3
 _STEPS = 1 << 62
 _PUNCTUAL_CALLS, _PUNCTUAL_LEAST = 10, 8
 LATE_RESULTS = "results were written after the call had reported its end"
@@ -125,8 +126,7 @@ class Replay:
     captured: Captured = field(default_factory=Captured)
     repeated: int = 0  # calls whose times were worth nothing
     contexts: Contexts = field(default_factory=Contexts)
-    _nothing: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    _at_rest: dict[str, tuple[float, ...]] = field(default_factory=dict)  # of baselines, before device code had run
+    _nothing: dict[str, tuple[float, ...]] = field(default_factory=dict)  # of an empty call, as in MEASURED
     _is_unseen: bool = False  # the recorder says that it could not see what its packages load
 
     def capture_baselines(self, fill: Callable[[int], int], wanted: Sequence[Sequence[int]]) -> None:
@@ -141,8 +141,9 @@ class Replay:
         casts = {"baseline": self.crew.baselines, "candidate": self.crew.executors}
         actors = {f"{name}{launch}": actor for name, cast in casts.items() for launch, actor in enumerate(cast)}
         self.contexts = contexts_of(actors, self._receive)
-        self._at_rest = {f"baseline{launch}": self._nothing_of_baseline(launch) for launch in self._launches}
-        self._nothing.update(self._at_rest)
+        for launch in self._launches:
+            who, (call_us, *rest) = f"baseline{launch}", self._nothing_of_baseline(launch)
+            self._nothing[who] = (self.contexts.empty_us.get(who, call_us), *rest)
         if not self.captured.is_whole:
             for number, functions in enumerate(wanted):
                 fill(number)
@@ -343,24 +344,23 @@ class Replay:
             raise not_replayable(config, reason)
 
     def _measure_all(self) -> None:
+        """How late a third word may come in executors, as device code has run there."""
         for launch in self._launches:
-            usual = tuple(map(min, self._nothing_of_baseline(launch), self._at_rest[f"baseline{launch}"]))
-            who, own = f"candidate{launch}", self._measure_nothing(f"candidate{launch}")
-            rest = (self.contexts.empty_us.get(who, usual[0]), *usual[1:])  # before device code was there
-            self._nothing[f"baseline{launch}"] = usual
-            self._nothing[who] = rest if own is None else no_longer(own, rest)
+            who, rest_us = f"candidate{launch}", self._nothing[f"baseline{launch}"]
+            _, own_us = self._measure_nothing(who, after=_WARM_CALLS) or rest_us
+            behind_us = min(own_us, rest_us[1] + _BEHIND_SPARE_US)
+            self._nothing[who] = (self.contexts.empty_us.get(who, rest_us[0]), behind_us)
 
     def _nothing_of_baseline(self, launch: int) -> tuple[float, ...]:
-        nothing_us = self._measure_nothing(f"baseline{launch}")
-        if nothing_us is None:
+        if (nothing_us := self._measure_nothing(f"baseline{launch}")) is None:
             what = "it does not see when empty calls of a baseline begin and end"
             raise Fault(Verdict.NOISY, f"the host is too busy: {what}")
         return nothing_us
 
-    def _measure_nothing(self, who: str) -> tuple[float, ...] | None:
-        """Medians of empty calls whose times are worth something; None if there are too few of them."""
-        made = (self._empty(who) for _ in range(_NULL_TRIES))
-        kept = list(islice(filter(is_worth, made), _NULL_CALLS))
+    def _measure_nothing(self, who: str, after: int = 0) -> tuple[float, ...] | None:
+        """Medians of empty calls whose times are worth something, `after` so many; None if there are too few."""
+        made = (self._empty(who) for _ in range(after + _NULL_TRIES))
+        kept = list(islice(filter(is_worth, made), after, after + _NULL_CALLS))
         if len(kept) < _NULL_CALLS // 2:
             return None
         return tuple(median(answer[name] for answer in kept) for name in MEASURED)

@@ -12,9 +12,6 @@ from ..measuring.contestants import CallResult
 from ..measuring.tally import Contender
 
 _LEAST_US = 0.05
-# An empty call may take so much longer in an executor when device code has run there, and its third word so much
-# longer to come. On H200s it took 0.03 to 0.23 µs longer.
-_NOTHING_SPARE_US = (0.25, 1.0)
 # The third word may come so much later than after nothing, and in single calls than for baselines: the host queues it
 # when its caches are cold, which took up to 3 µs longer on an H100.
 _LATE_SPARE_US = 5.0
@@ -104,8 +101,3 @@ def percentiles_us(late: Sequence[Lateness]) -> dict[str, float]:
         for percent in (50, 99) if values else ():
             found[name.replace("_us", f"_p{percent}_us")] = round(values[percent * (len(values) - 1) // 100], 2)
     return found
-
-
-def no_longer(nothing_us: Sequence[float], rest_us: Sequence[float]) -> tuple[float, ...]:
-    """Of an executor, whose device code has run: what it adds to an empty call is not taken from its calls."""
-    return tuple(map(min, nothing_us, (rest + spare for rest, spare in zip(rest_us, _NOTHING_SPARE_US, strict=True))))

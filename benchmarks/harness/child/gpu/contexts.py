@@ -12,7 +12,7 @@ from .clock import Clock
 from .driver import Driver, DriverError, pointer
 from .launches import GraphNode, program
 
-_CALLS, _IN_A_ROW = 10, 4
+_CALLS, _IN_A_ROW = 20, 4
 _NOT_COMPILED = ("PTX", "JIT")  # in the names of the driver's errors
 _PTX = b".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry nothing() { ret; }\n"
 _NODE: GraphNode = {
