@@ -33,7 +33,8 @@ class Session:
         self.replay = None
         if replay:
             told = {
-                "records": ["r"],
+                "configs": [],
+                "calls": [],
                 "nothing_us": 1.0,
                 "contexts": Contexts({"baseline0": 0.0625}, {"baseline0": 3.0}),
                 "repeated": 3,
@@ -229,3 +230,11 @@ def test_what_is_usual_for_a_burst_is_told_by_calls_of_the_same_configuration() 
     long.seen[EAGER_TIMES] = [CallResult(Status.OK, behind_us=2.0, tail_us=400.0)] * 50
     credited(session, long, tally())
     assert {item for item in session.log if item.startswith("usual")} == {"usual 3.0 15.0"}
+
+
+def test_a_report_tells_nodes_of_shown_configurations_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.harness.gpu.bursts.summary", lambda calls: {"calls": calls})
+    session = Session()
+    session.replay.configs, session.replay.calls = [SHOWN, HIDDEN], ["a", "b"]
+    told = credited(session)["replay"]["records"]
+    assert told == [{"config": SHOWN.key, "calls": "a"}]

@@ -41,11 +41,17 @@ def test_each_process_is_held_against_the_mean_of_all() -> None:
     assert found.empty_us == {"process0": 2.0, "process1": 2.0, "process2": 2.0, "process3": 2.5}
 
 
-@pytest.mark.parametrize(
-    "other", [told(7.0), told(5.9, calls=9), NO_CONTEXT], ids=["disturbed", "too few", "no kernel"]
-)
+NO_KERNEL = [{**answer, "kernels": []} for answer in told(5.9)]
+
+
+@pytest.mark.parametrize("other", [told(7.0), NO_KERNEL], ids=["disturbed", "no kernel"])
 def test_nothing_is_subtracted_if_one_process_cannot_tell(other: Any) -> None:
-    assert contexts(told(5.9), other).surplus_us == {}
+    assert contexts(told(5.9), other) == Contexts(empty_us={"process0": 2.0, "process1": 2.0})
+
+
+@pytest.mark.parametrize("other", [told(5.9, calls=9), NO_CONTEXT], ids=["too few", "none"])
+def test_nothing_is_known_if_empty_calls_of_one_process_are_worth_nothing(other: Any) -> None:
+    assert contexts(told(5.9), other) == Contexts()
 
 
 def test_the_surplus_of_its_process_is_subtracted_from_a_call() -> None:
@@ -57,13 +63,14 @@ def test_the_surplus_of_its_process_is_subtracted_from_a_call() -> None:
 
 def test_processes_are_asked_there_and_back_before_anything_is_captured() -> None:
     order = list[str]()
-    actors = {"baseline": FakeActor(*told(5.9), *[ANSWER] * 25), "candidate": FakeActor(*told(6.4))}
+    actors = {"baseline": FakeActor(*told(5.9), *[{**ANSWER, "call_us": 9.0}] * 75), "candidate": FakeActor(*told(6.4))}
     for name, actor in actors.items():
         actor.link.send = lambda name=name, **message: order.append(name) if "context" in message else None
     replay = replay_of(executor=actors["candidate"])
     replay.crew.baselines = [actors["baseline"]]  # type: ignore[list-item]
     replay.capture_baselines(lambda _: 0, [[0]])
     assert replay.contexts.surplus_us == pytest.approx({"baseline0": -0.1, "candidate0": 0.1})
+    assert replay.nothing_us["baseline0"] == 2.0, "as it was asked for with the context, not what it takes now"
     assert order == ["baseline", "candidate", *["candidate", "baseline", "baseline", "candidate"] * 2]
 
 
@@ -117,9 +124,11 @@ class NoModule(FakeGpu):
         return 0
 
 
-def test_a_driver_that_cannot_compile_the_kernel_says_so() -> None:
+def test_a_driver_that_cannot_compile_the_kernel_makes_empty_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child_contexts, "_CALLS", 3)
     driver = Driver(NoModule(b"CUDA_ERROR_JIT_COMPILER_NOT_FOUND"))
-    assert child_contexts.context_calls(driver, Clock(driver)) == {"empty": [], "kernels": []}
+    found = child_contexts.context_calls(driver, Clock(driver))
+    assert (len(found["empty"]), found["kernels"]) == (3, [])
 
 
 def test_a_lack_of_memory_is_no_lack_of_a_compiler() -> None:

@@ -4,6 +4,7 @@ What only a GPU shows was judged on one: `docs/results/h200/replay.md`.
 """
 
 import ctypes
+import math
 import queue
 import sys
 import threading
@@ -464,6 +465,7 @@ def test_a_fault_of_the_gpu_is_told_by_its_name() -> None:
 
 ANSWER = {"call_us": 12.0, "behind_us": 6.0, "is_late": False, "blind_us": 0.4, "start_us": 2.0}
 LATE, UNSEEN = {**ANSWER, "is_late": True}, {**ANSWER, "blind_us": 2.1}
+LATER = math.inf  # until when
 WARM = 50  # empty calls of an executor that do not count
 NO_CONTEXT: list[dict[str, Any]] = [{"empty": [], "kernels": []}] * 5  # one for each round
 
@@ -653,12 +655,12 @@ def test_device_code_that_slows_empty_calls_of_baselines_gains_nothing() -> None
     """What an empty call takes is measured before any of it has run in an executor."""
     replay = replay_of(executor=FakeActor(*NO_CONTEXT, *[ANSWER] * (1 + WARM + 25)))
     rest, busy = {**ANSWER, "call_us": 2.0}, {**ANSWER, "call_us": 7.0}
-    told = [*NO_CONTEXT, *[rest] * 25, {"nodes": [3]}, *[busy] * 25]
+    told = [*NO_CONTEXT, *[rest] * (WARM + 25), {"nodes": [3]}, *[busy] * 25]
     replay.captured = Captured()
     replay.crew.baselines = [FakeActor(*told)]  # type: ignore[list-item]
     replay.capture_baselines(lambda _: 0, [[0]])
     replay._try_all(lambda _: 0, time.monotonic() + 9.0)
-    replay._measure_all()
+    replay._measure_all(LATER)
     assert replay.nothing_us == {"baseline0": 2.0, "candidate0": 2.0}
 
 
@@ -875,18 +877,34 @@ def test_device_code_cannot_make_empty_calls_long() -> None:
     """What they take is subtracted from calls, so an executor's count as they were before it had device code."""
     slow = {**ANSWER, "call_us": 9.0, "behind_us": 99.0}
     replay = replay_of(executor=(executor := FakeActor(*[slow] * (WARM + 25))), candidate=FakeActor())
-    replay._measure_all()
+    replay._measure_all(LATER)
     assert replay._nothing["candidate0"] == (2.0, 7.0), "by the baseline's, as its own at rest are not known"
     replay.contexts, executor.answers = Contexts(empty_us={"candidate0": 3.0}), [slow] * (WARM + 25)
-    replay._measure_all()
+    replay._measure_all(LATER)
     assert replay._nothing["candidate0"] == (3.0, 7.0)
+
+
+@pytest.mark.parametrize(("now_us", "subtracted_us"), [(2.7, 3.0), (2.5, 2.5)])
+def test_of_an_executor_that_has_become_quicker_less_is_subtracted(now_us: float, subtracted_us: float) -> None:
+    """Medians scatter, so a little less is no change."""
+    replay = replay_of(executor=FakeActor(*[{**ANSWER, "call_us": now_us}] * (WARM + 25)), candidate=FakeActor())
+    replay.contexts = Contexts(empty_us={"candidate0": 3.0})
+    replay._measure_all(LATER)
+    assert replay._nothing["candidate0"][0] == subtracted_us
+
+
+def test_empty_calls_of_an_executor_end_with_the_time_for_recording() -> None:
+    replay = replay_of(executor=FakeActor(*[ANSWER] * 99), candidate=FakeActor())
+    with pytest.raises(Fault, match="recording and trying") as caught:
+        replay._measure_all(time.monotonic() - 1.0)
+    assert caught.value.verdict is Verdict.TIMEOUT
 
 
 def test_the_first_empty_calls_of_an_executor_do_not_count() -> None:
     """They took up to 0.3 µs longer than others, as their process had been idle."""
     first, then = {**ANSWER, "behind_us": 6.9}, {**ANSWER, "behind_us": 6.2}
     replay = replay_of(executor=FakeActor(*[first] * WARM, *[then] * 25), candidate=FakeActor())
-    replay._measure_all()
+    replay._measure_all(LATER)
     assert replay._nothing["candidate0"] == (2.0, 6.2)
 
 
@@ -902,7 +920,7 @@ def test_an_empty_call_that_fails_in_an_executor_is_the_submissions_fault(answer
     """Its device code has run there."""
     replay = replay_of(executor=FakeActor(answer), candidate=FakeActor())
     with pytest.raises(Fault) as caught:
-        replay._measure_all()
+        replay._measure_all(LATER)
     assert caught.value.verdict is verdict
 
 
@@ -953,20 +971,21 @@ def test_an_empty_call_that_finds_no_memory_has_the_same_verdict_unless_sessions
     """What decides whether it is judged again may come from the submission, so no verdict follows from it."""
     replay = replay_of(executor=executor)
     with pytest.raises(Fault) as caught:
-        replay._measure_all()
+        replay._measure_all(LATER)
     assert (caught.value.verdict, caught.value.lacks_gpu_memory) == (Verdict.RUNTIME_ERROR, lacks)
 
 
 def test_where_empty_calls_of_an_executor_are_late_those_of_the_baseline_count() -> None:
     replay = replay_of(executor=FakeActor(*[LATE] * (WARM + 100)), candidate=FakeActor())
-    replay._measure_all()
+    replay._measure_all(LATER)
     assert replay._nothing["candidate0"] == replay._nothing["baseline0"] == (2.0, 6.0)
 
 
 def test_where_empty_calls_of_a_baseline_are_worthless_the_host_is_too_busy() -> None:
     """Twelve of a hundred are enough, and no more than 25 are needed."""
     replay = replay_of(executor=FakeActor(*NO_CONTEXT * 2))
-    told = [*NO_CONTEXT, *[UNSEEN] * 88, *[ANSWER] * 12, *NO_CONTEXT, *[UNSEEN] * 89, *[ANSWER] * 11]
+    first = [*NO_CONTEXT, *[ANSWER] * WARM]
+    told = [*first, *[UNSEEN] * 88, *[ANSWER] * 12, *first, *[UNSEEN] * 89, *[ANSWER] * 11]
     replay.crew.baselines = [FakeActor(*told)]  # type: ignore[list-item]
     replay.capture_baselines(lambda _: 0, [[0]])
     with pytest.raises(Fault, match="does not see") as caught:
@@ -1074,8 +1093,8 @@ def test_a_control_run_replays_the_baselines() -> None:
     """What failed in the judging is repeated: else a failure of ours would be called the submission's."""
     replay = replay_of()
     replay.captured, replay._nothing = Captured(), {}
-    replay.crew.executors = []
-    replay.crew.baselines = [baseline := FakeActor(*NO_CONTEXT, *[ANSWER] * 25, {"nodes": [3]}, ANSWER)]  # type: ignore[list-item]
+    replay.crew.executors, told = [], [*NO_CONTEXT, *[ANSWER] * (WARM + 25), {"nodes": [3]}, ANSWER]
+    replay.crew.baselines = [baseline := FakeActor(*told)]  # type: ignore[list-item]
     replay.capture_baselines(lambda _: 0, [[0]])
     assert [message for message in baseline.asked if "capture" in message or "replay" in message] == [
         {"replay": True},
@@ -1093,12 +1112,14 @@ def test_baselines_are_timed_when_they_are_replayed_by_the_clock_of_all_replayed
     assert not replay.drawn, "an empty call takes 2 µs, and nobody needs other values"  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(("now_us", "is_noise"), [(3.6, False), (3.4, True)])
-def test_an_executor_was_not_granted_more_than_an_empty_call_takes(*, now_us: float, is_noise: bool) -> None:
+@pytest.mark.parametrize("who", ["candidate0", "baseline0"])
+@pytest.mark.parametrize(("now_us", "is_noise"), [(3.7, False), (3.5, True)])
+def test_no_more_was_subtracted_than_an_empty_call_takes_in_the_end(*, now_us: float, is_noise: bool, who: str) -> None:
     """Left-over work that slows empty calls of baselines would be subtracted from every call."""
     replay = replay_of()
-    replay._nothing["candidate0"] = (4.0, 6.0)
-    replay.crew.baselines = [FakeActor(*[{**ANSWER, "call_us": now_us}] * 25)]  # type: ignore[list-item]
+    replay._nothing[who] = (4.0, 6.0)
+    first, then = ({**ANSWER, "call_us": call_us} for call_us in (9.0, now_us))
+    replay.crew.baselines = [FakeActor(*[first] * WARM, *[then] * 25)]  # type: ignore[list-item]
     with pytest.raises(Fault, match="something slowed") if is_noise else nullcontext():
         replay.demand_short_nothing()
 

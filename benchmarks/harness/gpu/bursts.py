@@ -13,6 +13,8 @@ from ..measuring.faults import Fault
 from ..measuring.tally import CANDIDATE, ConfigTally
 from ..report import Verdict
 from .contexts import rounded_us
+from .record import summary
+from .replay import Replay
 from .session import GpuSession
 from .word_times import SAMPLED_MAX_US, UNFAIR_SHARE, Lateness, usual_lateness
 
@@ -41,7 +43,13 @@ def credit_bursts(session: GpuSession, judging: Judging) -> dict[str, Any]:
             found[ledger.config.key] = _credited(session, judging, number, count)
     contexts = {name: rounded_us(times_us) for name, times_us in vars(replay.contexts).items()}
     told = {"nothing_us": replay.nothing_us, "contexts": contexts, "repeated": replay.repeated, **replay.gaps_us()}
-    return {"replay": {"bursts": found, "records": replay.records, **told}}
+    return {"replay": {"bursts": found, "records": _records(replay), **told}}
+
+
+def _records(replay: Replay) -> list[dict[str, Any]]:
+    """Nodes of every configuration that is not hidden."""
+    pairs = zip(replay.configs, replay.calls, strict=True)
+    return [{"config": config.key, **summary(calls)} for config, calls in pairs if not config.hidden]
 
 
 def _charge_late(ledger: ConfigTally) -> None:

@@ -20,7 +20,7 @@ from .word_times import is_worth
 _ROUNDS = 4
 _FEWEST = 40  # calls of each sort that are worth something
 _OF_ONE = 0.4  # what one kernel takes longer, over what four in a row do
-_DISTURBED_US = 1.0  # four kernels differ by 0.6 between contexts at most: something else was measured
+_DISTURBED_US = 1.0  # four kernels differ by 0.9 between contexts at most: something else was measured
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Contexts:
     """By process, in microseconds."""
 
     surplus_us: Mapping[str, float] = field(default_factory=dict)  # over the mean of all; empty if it is not known
-    empty_us: Mapping[str, float] = field(default_factory=dict)  # an empty call
+    empty_us: Mapping[str, float] = field(default_factory=dict)  # an empty call; empty if too few are worth something
 
 
 def contexts_of(actors: Mapping[str, Actor], receive: Callable[[Actor], dict[str, Any]]) -> Contexts:
@@ -40,9 +40,11 @@ def contexts_of(actors: Mapping[str, Actor], receive: Callable[[Actor], dict[str
             for kind, told in receive(actors[who]).items():
                 if number:
                     calls[who][kind] += [float(call["call_us"]) for call in told if is_worth(call)]
-    if min(len(times_us) for kinds in calls.values() for times_us in kinds.values()) < _FEWEST:
+    if min(len(kinds["empty"]) for kinds in calls.values()) < _FEWEST:
         return Contexts()
     empty_us = {who: median(kinds["empty"]) for who, kinds in calls.items()}
+    if min(len(kinds["kernels"]) for kinds in calls.values()) < _FEWEST:
+        return Contexts(empty_us=empty_us)
     kernels_us = {who: median(kinds["kernels"]) - empty_us[who] for who, kinds in calls.items()}
     return Contexts(_surplus_us(kernels_us), empty_us)
 

@@ -31,7 +31,9 @@ _NODE: GraphNode = {
 
 
 def context_calls(driver: Driver, clock: Clock) -> dict[str, Any]:
-    """The times of `empty` calls and of calls of `kernels` by turns; none if the driver cannot compile the kernel.
+    """The times of `empty` calls and of calls of `kernels` by turns.
+
+    There are none of `kernels` if the driver cannot compile one.
 
     Raises DriverError.
     """
@@ -41,7 +43,7 @@ def context_calls(driver: Driver, clock: Clock) -> dict[str, Any]:
     except DriverError as error:
         if not any(word in str(error) for word in _NOT_COMPILED):
             raise
-        return {"empty": [], "kernels": []}
+        return {"empty": [asdict(clock.measure([])) for _ in range(_CALLS)], "kernels": []}
     try:
         driver.call("cuModuleGetFunction", ctypes.byref(function), module, ctypes.c_char_p(b"nothing"))
         kernels = [program(driver, clock.lanes, [_NODE], lambda _: function)] * _IN_A_ROW
