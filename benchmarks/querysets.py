@@ -14,7 +14,7 @@ from django.db.models.functions import Coalesce, RowNumber
 from django.utils import timezone
 
 from .extensions import extensions
-from .harness import BOUND_TRUSTS, CPU
+from .harness import BOUND_TRUSTS, CPU, timing_revision
 from .states import (
     FINISHED,
     RUNNING,
@@ -70,6 +70,12 @@ def counted(evaluation: str = "") -> Case:
     `evaluation` leads from the row to the judging, with `__` at its end.
     """
     return Case(When(**{f"{evaluation}timing_trust__in": BOUND_TRUSTS}, then=F("score_lo")), default=F("score"))
+
+
+def timed_earlier(evaluation: str = "") -> Q:
+    """Judgings on GPUs by an earlier revision of the judge's timing; `evaluation` as for `counted`."""
+    latest = timing_revision("cuda")
+    return Q(**{f"{evaluation}timing_trust__in": TIMINGS, f"{evaluation}timing_revision__lt": latest})
 
 
 def best_known_first(evaluation: str = "evaluation__") -> Case:

@@ -34,6 +34,7 @@ from .models import (
     TaskVersion,
     Team,
 )
+from .querysets import timed_earlier
 from .selectors import alive_workers, find_device_kind
 from .states import (
     AUDITED,
@@ -274,9 +275,10 @@ def leaders_audit() -> int:
 
     An audit during the first judging is not enough: the entry may have been private then, or others may have stood
     above it. An audit without a verdict about the source is repeated after a day, one whose tool failed after a week.
+    Leading entries that an earlier revision of the judge has timed are judged again in the same way.
     """
     due: dict[tuple[int, int, str], Standing] = {}
-    for row in _unaudited():
+    for row in _leaders_due():
         due.setdefault((row.task_version_id, row.device_kind_id, row.evaluation.submission.blob_id), row)
     return sum(map(_audit_queued, due.values()))
 
@@ -298,24 +300,27 @@ def _audit_queued(row: Standing) -> bool:
     return True
 
 
-def _unaudited() -> QuerySet[Standing]:
-    """Leading entries that can be audited now. Their owners can withdraw only audits that they have asked for."""
+def _leaders_due() -> QuerySet[Standing]:
+    """Leading entries that can be judged now. Their owners can withdraw only audits that they have asked for."""
     ours = Q(verdict__in=[verdict.value for verdict in Verdict if verdict.ours])
     failed = Q(verdict=Verdict.PASS, timing_trust=BOUNDED)  # a machine without the tool, for example
     done = Q(reason__in=AUDITS, state=State.DONE) & ~ours & ~failed
     now = timezone.now()
     lately = Q(queued__gte=now - _AUDIT_REPEATED_AFTER) | failed & Q(queued__gte=now - _FAILED_REPEATED_AFTER)
-    audits = Evaluation.objects.filter(
-        Q(timing_trust=AUDITED) | done | Q(reason__in=_AUDITS_OF_OURS) & (lately | ~Q(state__in=FINISHED)),
+    asked = Q(reason__in=_AUDITS_OF_OURS) & (lately | ~Q(state__in=FINISHED))
+    same_text = Evaluation.objects.filter(
         submission__blob=OuterRef("evaluation__submission__blob"),
         submission__language=OuterRef("evaluation__submission__language"),
         **{name: OuterRef(name) for name in ("ruleset", "task_version", "device_kind")},
     )
+    audits = same_text.filter(Q(timing_trust=AUDITED) | done | asked)
+    timed_since = same_text.filter(Q(score__isnull=False) & ~timed_earlier() | asked)
+    unaudited = Q(evaluation__timing_trust=BOUNDED) & ~Exists(audits)
     judges = alive_workers().filter(role=WorkerRole.JUDGE)
     rows = Standing.objects.with_context().select_related("ruleset", "task_version", "device_kind")
-    leading = rows.filter(rank__lte=AUDITED_PLACES, evaluation__timing_trust=BOUNDED)
+    leading = rows.filter(unaudited | timed_earlier("evaluation__") & ~Exists(timed_since), rank__lte=AUDITED_PLACES)
     judged_now = leading.filter(ruleset__name=settings.KBENCH_RULESET, task_version__status=TaskVersionStatus.ACTIVE)
-    return judged_now.filter(~Exists(audits), device_kind__in=judges.values("device_kind")).order_by("rank", "pk")
+    return judged_now.filter(device_kind__in=judges.values("device_kind")).order_by("rank", "pk")
 
 
 def _refuse_if_closed(version: TaskVersion) -> None:

@@ -5,7 +5,7 @@ nothing. This also holds if a submission has been deleted. Does NOT write a boar
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -25,7 +25,8 @@ from ..states import AUDITED, BOUNDED, REPLAYED, TIMINGS, ActionKind, Evaluation
 
 AUDIT, QUICK = EvaluationReason.AUDIT, EvaluationReason.QUICK
 AUDITS = (EvaluationReason.AUDIT, EvaluationReason.SITE_AUDIT, EvaluationReason.VERIFICATION)
-_KEPT_SCORES = ("score", "score_lo", "score_hi", "timing_trust", "finished")  # of a deleted judging
+# of a deleted judging
+_KEPT_SCORES = ("score", "score_lo", "score_hi", "timing_trust", "finished", "timing_revision", "conditions")
 _CHANCE = 1.1  # by which judgings of one code differ between machines and days at most
 _APART = 1.25  # by which they differ for no honest reason: bounded calls of several short kernels also take longer
 
@@ -195,8 +196,8 @@ def _contradiction(evaluation: Evaluation, same_code: list[Evaluation], exact: l
     """Two judgings of the code are so far apart that one of them is wrong.
 
     A bound is too high rather than too low, so its gap explains no score below what was replayed, nor an audited one
-    below what was bounded. Only a confirmation after both has settled it; of what was deleted long ago it is not known
-    when it ended.
+    below what was bounded. Nor does anything explain two replayed scores that were measured under the same conditions.
+    Only a confirmation after both has settled it; of what was deleted long ago it is not known when it ended.
     """
     if all(item.timing_trust not in TIMINGS for item in same_code):
         return ""
@@ -205,9 +206,7 @@ def _contradiction(evaluation: Evaluation, same_code: list[Evaluation], exact: l
     def is_settled(item: Any) -> bool:
         return confirmed is not None and (item.finished is None or item.finished <= confirmed)
 
-    for trust, lower in ((REPLAYED, BOUND_TRUSTS), (BOUNDED, (AUDITED,))):
-        high = [row for row in scored if row.timing_trust == trust]
-        low = [row for row in scored if row.timing_trust in lower]
+    for high, low in _comparable(scored):
         for highs, lows in (
             (high, [row for row in low if not is_settled(row)]),
             ([row for row in high if not is_settled(row)], low),
@@ -217,10 +216,20 @@ def _contradiction(evaluation: Evaluation, same_code: list[Evaluation], exact: l
             top, bottom = max(highs, key=_surely), min(lows, key=_most)
             if _most(bottom) * _APART < _surely(top):
                 return (
-                    f"Judgings of this source contradict each other: {top.score:.2f}× with {trust} times, "
+                    f"Judgings of this source contradict each other: {top.score:.2f}× with {top.timing_trust} times, "
                     f"{bottom.score:.2f}× with {bottom.timing_trust} ones."
                 )
     return ""
+
+
+def _comparable(scored: list[Any]) -> Iterator[tuple[list[Any], list[Any]]]:
+    """Groups of which none in the first may have scored far more than one in the second."""
+    for trust, lower in ((REPLAYED, BOUND_TRUSTS), (BOUNDED, (AUDITED,))):
+        yield [row for row in scored if row.timing_trust == trust], [row for row in scored if row.timing_trust in lower]
+    replayed = [row for row in scored if row.timing_trust == REPLAYED and row.conditions]
+    for conditions in {(row.timing_revision, row.conditions) for row in replayed}:
+        alike = [row for row in replayed if (row.timing_revision, row.conditions) == conditions]
+        yield alike, alike
 
 
 def _invalidated(evaluation: Evaluation, same_code: list[Evaluation], exact: list[Evaluation]) -> str:
@@ -302,12 +311,20 @@ def _deleted(table: Any, same_code: list[Evaluation], like: Q) -> QuerySet[Any]:
 
 
 def pooled_estimate(evaluation: Evaluation, same_code: list[Evaluation]) -> SpeedupEstimate:
-    """Deleted judgings count as well, or the unlucky ones would be deleted."""
-    scored = _scored(evaluation, same_code)
+    """Deleted judgings count as well, or the unlucky ones would be deleted.
+
+    Those by an older revision of the timing than the evaluation's do not: `evaluation` is the one that the row names.
+    """
+    scored = timed_as_well(evaluation, _scored(evaluation, same_code))
     on_gpu = any(row.timing_trust in TIMINGS for row in scored)  # what was deleted long ago counts as bounded there
     bounds = [is_bound(row.timing_trust) or (on_gpu and not row.timing_trust) for row in scored]
     estimates = zip(scored, bounds, strict=True)
     return pooled([SpeedupEstimate(row.score, row.score_lo, row.score_hi, bound) for row, bound in estimates])
+
+
+def timed_as_well(evaluation: Evaluation, judgings: list[Any]) -> list[Any]:
+    """Those by no older revision of the judge's timing than the evaluation."""
+    return [item for item in judgings if item.timing_revision >= evaluation.timing_revision]
 
 
 def _scored(evaluation: Evaluation, same_code: list[Evaluation]) -> list[Any]:

@@ -5,7 +5,7 @@ kept until something on the board may have changed. Does NOT rank and does NOT c
 (`overview.py`).
 """
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
@@ -199,8 +199,8 @@ def _best_so_far(key: BoardKey, doubted: set[int]) -> list[Evaluation]:
 def _in_question(key: BoardKey, records: list[Evaluation]) -> set[int]:
     """The submissions of those that would be under review, had they a row of their own on the board.
 
-    Only those are asked about whose text, tokens or compiled code were refused or held back there at any time, or were
-    replayed in some judgings and not in others.
+    Only those are asked about whose text, tokens or compiled code were refused or held back there at any time, or have
+    several scores, which may contradict each other.
     """
     if not records:
         return set()
@@ -225,23 +225,18 @@ def _in_question(key: BoardKey, records: list[Evaluation]) -> set[int]:
         scored = Evaluation.objects.filter(Q(submission__in=alike) | Q(object_key__in=objects), **board)
         named = Q(source_sha256__in=texts) | Q(object_key__in=objects) | Q(source_key__in=tokens)
         deleted = DeletedScore.objects.filter(named, **board)
-        doubts |= _timed_in_several_ways(
-            *scored.exclude(score=None).values_list(
-                "timing_trust", "submission__blob", "submission__source_key", "object_key"
-            ),
-            *deleted.values_list("timing_trust", "source_sha256", "source_key", "object_key"),
+        doubts |= _scored_several_times(
+            *scored.exclude(score=None).values_list("submission__blob", "submission__source_key", "object_key"),
+            *deleted.values_list("source_sha256", "source_key", "object_key"),
         )
     asked = [record for record in records if doubts.intersection(_names(record))]
     return {record.submission_id for record in asked if review_reason(record, judgings_of_same_code(record))}
 
 
-def _timed_in_several_ways(*judgings: Sequence[str]) -> set[str]:
-    """Names of programs; each judging tells its timing trust and then its names."""
-    found = defaultdict[str, set[str]](set)
-    for trust, *names in judgings:
-        for name in names:
-            found[name].add(trust)
-    return {name for name, trusts in found.items() if len(trusts) > 1}
+def _scored_several_times(*judgings: Sequence[str]) -> set[str]:
+    """Names of programs, of which each judging tells its own."""
+    found = Counter(name for names in judgings for name in set(names))
+    return {name for name, count in found.items() if count > 1}
 
 
 def _names(record: Evaluation) -> set[str]:

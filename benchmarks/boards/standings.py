@@ -24,7 +24,16 @@ from ..querysets import counted
 from ..states import BOUNDED, TIMINGS, MethodKind, Moderation, TaskVersionStatus, Visibility
 from .labels import is_ranked
 from .ranking import Entry, rank
-from .reviews import AUDITS, ended, holder_of, judgings_of_same_code, pooled_estimate, program_of, review_reason
+from .reviews import (
+    AUDITS,
+    ended,
+    holder_of,
+    judgings_of_same_code,
+    pooled_estimate,
+    program_of,
+    review_reason,
+    timed_as_well,
+)
 
 RENEWED_FROM = 50  # of a holder's programs, best first, when its row is written anew
 TEXTS_MAX = 150  # of which programs have further ones: staff may have confirmed one text and not another
@@ -234,10 +243,10 @@ def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> bool:
     board = Standing.objects.board(evaluation.ruleset_id, evaluation.task_version_id, evaluation.device_kind_id)
     rows = board.select_related("evaluation").defer("evaluation__report", "evaluation__error_internal")
     current = rows.filter(holder=holder_of(evaluation)).first()
-    estimate, doubt = pooled_estimate(evaluation, same_code), review_reason(evaluation, same_code)
-    named = _better_known_of_holder(evaluation, same_code)
+    doubt, named = review_reason(evaluation, same_code), _better_known_of_holder(evaluation, same_code)
     if named is not None and bool(review_reason(named, same_code)) == bool(doubt):
         evaluation = named
+    estimate = pooled_estimate(evaluation, same_code)
     if current is not None and not _replaces(evaluation, estimate, current, same_code, in_question=bool(doubt)):
         return bool(doubt)
     accepted = [item for item in same_code if item.verdict == Verdict.PASS]
@@ -253,7 +262,7 @@ def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> bool:
             "score": estimate.score,
             "score_lo": estimate.lo,
             "score_hi": estimate.hi,
-            "judgings": len(accepted),
+            "judgings": len(timed_as_well(evaluation, accepted)),
             "under_review": bool(doubt),
             "review_reason": doubt,
             "rank": None,
@@ -290,9 +299,13 @@ def _replaces(
     return _distrust(evaluation) <= _distrust(current.evaluation)
 
 
-def _distrust(evaluation: Evaluation) -> int:
-    """Of the same code, what is better known stands; on a processor there is nothing to tell apart."""
-    return TIMINGS.index(evaluation.timing_trust) if evaluation.timing_trust in TIMINGS else TIMINGS.index(BOUNDED)
+def _distrust(evaluation: Evaluation) -> tuple[int, int]:
+    """Of the same code, what was timed by the latest revision stands, and of that what is better known.
+
+    On a processor there is nothing to tell apart.
+    """
+    trust = evaluation.timing_trust if evaluation.timing_trust in TIMINGS else BOUNDED
+    return -evaluation.timing_revision, TIMINGS.index(trust)
 
 
 def _refresh(row: Standing, program: list[Evaluation]) -> None:
@@ -300,7 +313,7 @@ def _refresh(row: Standing, program: list[Evaluation]) -> None:
     same_code = judgings_of_same_code(row.evaluation, program)
     estimate = pooled_estimate(row.evaluation, same_code)
     row.score, row.score_lo, row.score_hi = estimate.score, estimate.lo, estimate.hi
-    row.judgings = sum(item.verdict == Verdict.PASS for item in same_code)
+    row.judgings = sum(item.verdict == Verdict.PASS for item in timed_as_well(row.evaluation, same_code))
     row.review_reason = review_reason(row.evaluation, same_code)
     row.under_review, row.rank = bool(row.review_reason), None
     row.save(update_fields=["score", "score_lo", "score_hi", "judgings", "review_reason", "under_review", "rank"])

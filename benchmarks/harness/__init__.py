@@ -57,6 +57,7 @@ from .sandbox.isolation import Child, Isolation, Room, child_code, demand_isolat
 from .sandbox.outbox import NotTaken, TooMuch, read_file
 from .sandbox.seccomp import builder_program, candidate_program, gpu_program
 from .sandbox.seccomp import supported as seccomp_supported
+from .scores.conditions import conditions_of, timing_revision
 from .scores.counting import BOUND_TRUSTS, is_bound, what_counts
 from .scores.pooling import SpeedupEstimate, pooled
 from .scores.quantiles import NORMAL_95
@@ -159,6 +160,7 @@ __all__ = [
     "child_code",
     "clean_text",
     "compile_source",
+    "conditions_of",
     "default_rules",
     "default_suites",
     "defines",
@@ -213,6 +215,7 @@ __all__ = [
     "spec_from_json",
     "spec_to_json",
     "starter_code",
+    "timing_revision",
     "torch_folder",
     "tvm_ffi_version",
     "versions_on",

@@ -44,6 +44,7 @@ from .report import ConfigReport
 from .rules import Rules
 from .sandbox.isolation import Room
 from .scores import scoring
+from .scores.conditions import timing_revision
 from .source import NOBODY, CancelCheck, Paths, Watcher
 from .tasks.spec import Config, TaskSpec
 
@@ -341,7 +342,8 @@ class GpuTrack(Track):
         )
 
     def record(self) -> dict[str, Any]:
-        return {**super().record(), "gpu": self.gpu.title, "driver": self.gpu.driver}
+        told = {"gpu": self.gpu.title, "driver": self.gpu.driver, "timing_revision": timing_revision("cuda")}
+        return {**super().record(), **told}
 
     def before(self) -> dict[str, Any]:
         session = self._opened()

@@ -14,7 +14,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from ..boards.reviews import QUICK
 from ..boards.standings import board_renew, boards_marked, hold_boards, may_stand
-from ..harness import ConfigReport, Report, Score, Verdict
+from ..harness import ConfigReport, Report, Score, Verdict, conditions_of
 from ..models import (
     BaselineResult,
     ConfigResult,
@@ -37,10 +37,10 @@ def columns_of(report: Report, *, quick: bool = False) -> dict[str, Any]:
         "gated": bool(report.gates) and not quick,
         "calls_library": any(flag.code == LIBRARY_CALL for flag in report.flags),
     }
-    return columns if quick or report.score is None else {**columns, **_score_columns(report.score)}
+    return columns if quick or report.score is None else {**columns, **_score_columns(report.score, report.environment)}
 
 
-def _score_columns(score: Score) -> dict[str, Any]:
+def _score_columns(score: Score, environment: dict[str, Any]) -> dict[str, Any]:
     return {
         "score": score.speedup,
         "score_lo": score.ci95[0],
@@ -49,6 +49,8 @@ def _score_columns(score: Score) -> dict[str, Any]:
         "vs_compile": score.vs_compile,
         "worst_config": score.worst_config[:500],
         "timing_trust": score.timing_trust,
+        "timing_revision": environment.get("timing_revision", 0),
+        "conditions": conditions_of(environment),
     }
 
 

@@ -11,9 +11,9 @@ from django.db import models
 from django.db.models import F, Q
 from django.urls import reverse
 
-from ..harness import CPU, VERDICT_TEXTS, Verdict, VerdictText, sol_score
+from ..harness import CPU, VERDICT_TEXTS, Verdict, VerdictText, sol_score, timing_revision
 from ..querysets import EvaluationQuerySet, WorkerQuerySet
-from ..states import FINISHED, RUNNING, EvaluationReason, Priority, State, WorkerRole, WorkerState
+from ..states import FINISHED, RUNNING, TIMINGS, EvaluationReason, Priority, State, WorkerRole, WorkerState
 from .submissions import Submission
 from .tasks import DeviceKind, RuleSet, TaskVersion
 
@@ -92,6 +92,8 @@ class Evaluation(models.Model):
     vs_compile = models.FloatField(null=True, blank=True)
     worst_config = models.CharField(max_length=500, blank=True)
     timing_trust = models.TextField(blank=True)
+    timing_revision = models.PositiveSmallIntegerField(default=0)  # of the judge; see `harness/scores/conditions.py`
+    conditions = models.CharField(max_length=200, blank=True)  # that scores of one code must share to agree
     isolation = models.CharField(max_length=200, blank=True)
     gated = models.BooleanField(default=False)  # the report names something to be looked at before it is shown
     calls_library = models.BooleanField(default=False)  # a look at the source found calls of a library's operators
@@ -174,6 +176,11 @@ class Evaluation(models.Model):
     def is_quick(self) -> bool:
         """A look at whether it is right: never scored, never ranked."""
         return self.reason == EvaluationReason.QUICK
+
+    @property
+    def is_timed_earlier(self) -> bool:
+        """Whether it was judged on a GPU by an earlier revision of the judge's timing."""
+        return self.timing_trust in TIMINGS and self.timing_revision < timing_revision("cuda")
 
     @property
     def verdict_text(self) -> VerdictText | None:

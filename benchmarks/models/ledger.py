@@ -113,6 +113,8 @@ class DeletedScore(models.Model):
     score_hi = models.FloatField()
     timing_trust = models.CharField(max_length=20, blank=True)  # empty in rows that are older than this column
     finished = models.DateTimeField(null=True)  # likewise
+    timing_revision = models.PositiveSmallIntegerField(default=0)
+    conditions = models.CharField(max_length=200, blank=True)
 
     class Meta:
         ordering: ClassVar = ["pk"]

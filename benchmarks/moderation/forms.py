@@ -114,6 +114,7 @@ class RejudgeForm(forms.Form):
         choices=[
             ("boards", "on boards"),
             ("older", "on leaderboards of older versions of their task"),
+            ("timing", "on leaderboards, timed by an earlier revision of the judge"),
             ("all", "all, ranked or not"),
         ],
     )
@@ -160,6 +161,7 @@ class RejudgeForm(forms.Form):
             until=data["until"],
             on_boards=data["scope"] != "all",
             older_versions=data["scope"] == "older",
+            older_timing=data["scope"] == "timing",
         )
 
 

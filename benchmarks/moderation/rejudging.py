@@ -20,6 +20,7 @@ from benchmarks.judgings.moves import evaluation_cancel
 from benchmarks.services import Refused, evaluation_create
 
 from ..models import Evaluation, RejudgeBatch, RejudgeItem, RuleSet, StageResult, Standing, TaskVersion
+from ..querysets import timed_earlier
 from ..states import FINISHED, BatchState, EvaluationReason, Moderation, Priority, State, TaskVersionStatus
 from .decisions import rejudge_logged
 
@@ -43,6 +44,7 @@ class Wanted:
     until: date | None = None
     on_boards: bool = True
     older_versions: bool = False
+    older_timing: bool = False  # on GPUs, by an earlier revision of the judge's timing
 
     def to_json(self) -> dict[str, Any]:
         return {name: value.isoformat() if isinstance(value, date) else value for name, value in asdict(self).items()}
@@ -124,6 +126,8 @@ def _matching(wanted: Wanted) -> Any:
         rows = rows.filter(standings__isnull=False)
     if wanted.older_versions:
         rows = rows.filter(task_version__status=TaskVersionStatus.RETIRED)
+    if wanted.older_timing:
+        rows = rows.filter(timed_earlier()).exclude(Exists(_timed_since()))
     exact = {
         "device_kind__slug": wanted.device,
         "submission__method__slug": wanted.method,
@@ -133,6 +137,13 @@ def _matching(wanted: Wanted) -> Any:
         "finished__date__lte": wanted.until,
     }
     return rows.filter(**{name: value for name, value in exact.items() if value})
+
+
+def _timed_since() -> QuerySet[Evaluation]:
+    """Of the same submission on the same board: judgings by the latest revision, and those that will be."""
+    board = {name: OuterRef(name) for name in ("submission", "task_version", "device_kind", "ruleset")}
+    done = Q(score__isnull=False) & ~timed_earlier()
+    return Evaluation.objects.full().filter(done | ~Q(state__in=FINISHED), **board)
 
 
 def _in_order(rows: Any) -> Any:

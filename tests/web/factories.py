@@ -13,7 +13,7 @@ from django.utils import timezone
 from benchmarks import services
 from benchmarks.boards.standings import boards_marked
 from benchmarks.catalogue import devices
-from benchmarks.harness import ConfigReport, Device, Flag, Report, Score, StageReport, Verdict
+from benchmarks.harness import ConfigReport, Device, Flag, Report, Score, StageReport, Verdict, timing_revision
 from benchmarks.judgings import moves
 from benchmarks.models import (
     CodeBlob,
@@ -114,6 +114,7 @@ def passing_on_gpu(speedup: float = 3.0, trust: str = "bounded", **fields: Any) 
     environment = {
         "gpu": "NVIDIA H200",
         "driver": "580.159",
+        "timing_revision": timing_revision("cuda"),
         "clocks_before_mhz": 1980,
         "clocks_after_mhz": 1965,
         "temperature_c": 41,
