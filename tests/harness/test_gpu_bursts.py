@@ -33,14 +33,14 @@ class Session:
         self.replay = None
         if replay:
             told = {
-                "configs": [],
-                "calls": [],
+                "configs": [HIDDEN] * 9,
+                "calls": [range(sets)] * 9,
                 "nothing_us": 1.0,
                 "contexts": Contexts({"baseline0": 0.0625}, {"baseline0": 3.0}),
                 "repeated": 3,
             }
-            told["gaps_us"] = lambda: {"gap_us": 2.0}
-            self.replay = SimpleNamespace(most_in_a_burst=lambda _: most, input_sets=lambda _: sets, **told)
+            told |= {"late": [Lateness(2.0, 15.0)], "between_us": {"candidate0": [3.0, 3.5, 3.1], "baseline0": []}}
+            self.replay = SimpleNamespace(most_in_a_burst=lambda _: most, **told)
         self._burst_us, self.log = burst_us, list[str]()
 
     def turn(self, launch: int) -> None:
@@ -90,7 +90,7 @@ def test_who_is_slower_in_bursts_is_charged_the_difference_and_baselines_have_no
         COMPILE_TIMES: {20.0},
     }
     assert found["replay"]["bursts"][SHOWN.key] == {"calls": 50, "kernel": {"single_us": 10.0, "burst_us": 14.0}}
-    assert found["replay"]["gap_us"] == 2.0
+    assert (found["replay"]["behind_p50_us"], found["replay"]["nothing_between_us"]) == (2.0, {"candidate0": 3.1})
     assert found["replay"]["contexts"] == {"surplus_us": {"baseline0": 0.062}, "empty_us": {"baseline0": 3.0}}
     ledger = tally()
     credited(Session(9.0), ledger)

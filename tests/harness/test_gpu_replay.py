@@ -33,7 +33,7 @@ from benchmarks.harness.gpu.record import NotReplayable, RecordedCall
 from benchmarks.harness.gpu.recording import CallRecording
 from benchmarks.harness.gpu.replay import Burn, Captured, Replay
 from benchmarks.harness.gpu.session import GpuSession
-from benchmarks.harness.gpu.word_times import Lateness
+from benchmarks.harness.gpu.word_times import Lateness, percentiles_us
 from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.measuring.laps import Laps
 from benchmarks.harness.measuring.memory import overlay
@@ -816,7 +816,8 @@ def test_work_behind_the_end_counts() -> None:
         assert (call.event_us, call.behind_us) == (10.0, 300.0)
     medians = {"behind_p50_us": 300.0, "tail_p50_us": 15.0, "sampled_p50_us": 12.0, "lead_p50_us": 9.0}
     medians["start_p50_us"] = 2.0
-    assert replay.gaps_us() == {**medians, **{name.replace("50", "99"): value for name, value in medians.items()}}
+    medians |= {name.replace("50", "99"): value for name, value in medians.items()}
+    assert percentiles_us(replay.late) == medians
 
 
 def test_a_burst_after_which_the_gpu_is_busy_is_charged() -> None:
@@ -993,8 +994,12 @@ def test_where_empty_calls_of_a_baseline_are_worthless_the_host_is_too_busy() ->
     assert caught.value.verdict is Verdict.NOISY
 
 
-def test_a_baseline_answers_for_calls_of_nothing() -> None:
-    assert replay_of().call("baseline0", 0, 0, NOTHING, compared=False).wall_us == 12.0
+def test_a_baseline_answers_for_calls_of_nothing_and_its_executor_makes_one_as_well() -> None:
+    """That of the executor decides nothing, but a report tells it; one that is worth nothing is left out."""
+    quick = {**ANSWER, "call_us": 3.0}
+    replay = replay_of(executor=FakeActor(quick, {**UNSEEN, "call_us": 99.0}))
+    assert [replay.call("baseline0", 0, 0, NOTHING, compared=False).wall_us for _ in range(2)] == [12.0, 12.0]
+    assert replay.between_us == {"baseline0": [12.0, 12.0], "candidate0": [3.0]}
 
 
 @pytest.mark.parametrize(
@@ -1108,7 +1113,7 @@ def test_baselines_are_timed_when_they_are_replayed_by_the_clock_of_all_replayed
     answers = [ANSWER, *[{**ANSWER, "call_us": call_us} for call_us in (9.0, 7.0, 8.0, 30.0, 8.0)]]
     replay.crew.baselines = [FakeActor(*answers)]  # type: ignore[list-item]
     assert replayed_baselines(replay, lambda _: 0, [[0]]) == {replay.configs[0].key: (6.0, None)}
-    assert replay.gaps_us() == {}, "a report tells of the calls of the judging"
+    assert not replay.late, "a report tells of the calls of the judging"
     assert not replay.drawn, "an empty call takes 2 µs, and nobody needs other values"  # type: ignore[attr-defined]
 
 

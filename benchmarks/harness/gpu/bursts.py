@@ -16,7 +16,7 @@ from .contexts import rounded_us
 from .record import summary
 from .replay import Replay
 from .session import GpuSession
-from .word_times import SAMPLED_MAX_US, UNFAIR_SHARE, Lateness, usual_lateness
+from .word_times import SAMPLED_MAX_US, UNFAIR_SHARE, Lateness, percentiles_us, usual_lateness
 
 
 def credit_bursts(session: GpuSession, judging: Judging) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def credit_bursts(session: GpuSession, judging: Judging) -> dict[str, Any]:
             continue
         _charge_late(ledger)
         single_us = median(ledger.times_us[CANDIDATE])
-        whole = min(math.ceil(rules.burst_us / single_us), replay.input_sets(number))
+        whole = min(math.ceil(rules.burst_us / single_us), len(replay.calls[number]))
         count = min(replay.most_in_a_burst(number), whole)
         # So much could be hidden by a forged end. Who makes bursts short, by many launches, gains nothing by it.
         hidden_us = median(call.sampled_us for call in ledger.seen[CANDIDATE])
@@ -42,7 +42,9 @@ def credit_bursts(session: GpuSession, judging: Judging) -> dict[str, Any]:
         if count > 1:
             found[ledger.config.key] = _credited(session, judging, number, count)
     contexts = {name: rounded_us(times_us) for name, times_us in vars(replay.contexts).items()}
-    told = {"nothing_us": replay.nothing_us, "contexts": contexts, "repeated": replay.repeated, **replay.gaps_us()}
+    between_us = rounded_us({who: median(times_us) for who, times_us in replay.between_us.items() if times_us})
+    nothing = {"nothing_us": replay.nothing_us, "nothing_between_us": between_us, "contexts": contexts}
+    told = {"repeated": replay.repeated, **nothing, **percentiles_us(replay.late)}
     return {"replay": {"bursts": found, "records": _records(replay), **told}}
 
 

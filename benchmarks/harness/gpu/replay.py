@@ -12,6 +12,7 @@ import json
 import math
 import secrets
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -48,7 +49,6 @@ from .word_times import (
     Lateness,
     WordTimes,
     is_worth,
-    percentiles_us,
     surely_us,
 )
 
@@ -123,7 +123,8 @@ class Replay:
     before_hidden: Callable[[], None]  # called before the submission meets a hidden configuration
     laps: Laps = field(default_factory=Laps)
     calls: Sequence[tuple[RecordedCall, ...]] = ()
-    _late: list[Lateness] = field(default_factory=list)  # of all single calls
+    late: list[Lateness] = field(default_factory=list)  # of all single calls
+    between_us: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))  # empty calls between them
     captured: Captured = field(default_factory=Captured)
     repeated: int = 0  # calls whose times were worth nothing
     contexts: Contexts = field(default_factory=Contexts)
@@ -176,7 +177,8 @@ class Replay:
 
     def forget_calls(self) -> None:
         """Of those until now nothing is told."""
-        self._late.clear()
+        self.late.clear()
+        self.between_us.clear()
         self.repeated = 0
 
     def demand_short_nothing(self) -> None:
@@ -191,8 +193,7 @@ class Replay:
     def call(self, who: str, config: int, choice: int, function: int, *, compared: bool) -> CallResult:
         """One replayed call, with the result of `Contestant.call`. `who` is a name with the launch's number."""
         if function == NOTHING:
-            answer = self._ask(who, 0, [], function)
-            return CallResult(Status.OK, wall_us=float(answer["call_us"]), resume_us=0.0, event_us=None)
+            return self._nothing_between(who)
         answer, taken = self._of_judging(who, config, [choice], function, compared=compared)
         if "error" in answer:
             return CallResult(Status.RAISED, error="a CUDA error", text=str(answer["error"]))
@@ -200,7 +201,7 @@ class Replay:
             return self._actor(who).broken(self.timeout_s)
         times = self._times(who, answer)
         late = Lateness.around(times, answer, taken)
-        self._late.append(late)
+        self.late.append(late)
         return CallResult(
             Status.OK,
             wall_us=float(answer["call_us"]),
@@ -209,6 +210,14 @@ class Replay:
             **late._asdict(),
             throttled=tuple(taken["throttle"]),
         )
+
+    def _nothing_between(self, who: str) -> CallResult:
+        """An empty call of a baseline between timed ones, and one of its launch's executor, which decides nothing."""
+        executor = f"candidate{self._launch_of(who)}"
+        made = {who: self._ask(who, 0, [], NOTHING), executor: self._empty(executor)}
+        for name, answer in made.items():
+            self.between_us[name] += [float(answer["call_us"])] * is_worth(answer)
+        return CallResult(Status.OK, wall_us=float(made[who]["call_us"]), resume_us=0.0, event_us=None)
 
     def burst_us(self, who: str, config: int, count: int, usual: Lateness) -> float:
         """Time per call of `count` calls of the submission back to back, each on inputs of its own. Raises Fault."""
@@ -246,17 +255,11 @@ class Replay:
             raise Fault(Verdict.TIMEOUT, f"repeated calls gave no answer within {self.timeout_s:g} s") from None
         return Burn(steps, answer["took_s"] / answer["calls"]) if answer.get("calls") else None
 
-    def input_sets(self, config: int) -> int:
-        return len(self.calls[config])
-
     def most_in_a_burst(self, config: int) -> int:
         """The largest number of calls in a burst: limited by the input sets and by what a stream can hold."""
         calls = self.calls[config]
         launched, told = NODES_MAX // max(1, calls[0].launches), max(1, calls[0].parameter_bytes)
         return max(1, min(len(calls), launched, ALL_PARAMETERS_MAX_BYTES // told))
-
-    def gaps_us(self) -> dict[str, float]:
-        return percentiles_us(self._late)
 
     @property
     def nothing_us(self) -> dict[str, float]:
@@ -337,11 +340,7 @@ class Replay:
             raise not_replayable(config, reason)
 
     def _measure_all(self, until_s: float) -> None:
-        """What is subtracted from calls of executors, and how late a third word may come there.
-
-        Device code has run there by now. It could make an empty call longer, so that of before counts; if it has become
-        shorter, the one of now does.
-        """
+        """For executors: device code that is there by now can make an empty call shorter, but not longer."""
         for launch in self._launches:
             who, rest_us = f"candidate{launch}", self._nothing[f"baseline{launch}"]
             call_us, behind_us = self._measure_nothing(who, until_s) or rest_us
