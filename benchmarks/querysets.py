@@ -73,9 +73,11 @@ def counted(evaluation: str = "") -> Case:
 
 
 def timed_earlier(evaluation: str = "") -> Q:
-    """Judgings on GPUs by an earlier revision of the judge's timing; `evaluation` as for `counted`."""
-    latest = timing_revision("cuda")
-    return Q(**{f"{evaluation}timing_trust__in": TIMINGS, f"{evaluation}timing_revision__lt": latest})
+    """Judgings on GPUs, or rows with such ones, by an earlier revision of the judge's timing.
+
+    `evaluation` leads from the row to a judging, as for `counted`.
+    """
+    return Q(**{f"{evaluation}timing_trust__in": TIMINGS}, timing_revision__lt=timing_revision("cuda"))
 
 
 def best_known_first(evaluation: str = "evaluation__") -> Case:

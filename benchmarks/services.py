@@ -5,6 +5,8 @@ evaluation on (`judgings/moves.py`).
 """
 
 import uuid
+from collections import Counter
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import cast
 
@@ -55,8 +57,11 @@ from .switches import paused
 
 IDENTICAL = "The same source was submitted before."
 _ENDED_EARLY = (State.CANCELLED, State.EXPIRED)
-_AUDIT_REPEATED_AFTER, _FAILED_REPEATED_AFTER = timedelta(days=1), timedelta(days=7)
+_REPEATED_AFTER, _FAILED_REPEATED_AFTER = timedelta(days=1), timedelta(days=7)
 _AUDITS_OF_OURS = (EvaluationReason.AUDIT, EvaluationReason.SITE_AUDIT)
+_JUDGINGS_OF_OURS = (*_AUDITS_OF_OURS, EvaluationReason.REJUDGE)
+_OUR_FAULT = Q(verdict__in=[verdict.value for verdict in Verdict if verdict.ours])
+LEADERS_AT_ONCE = 4  # of a device kind, that are judged again because the judge's timing has changed
 
 
 class Refused(Exception):
@@ -275,15 +280,29 @@ def leaders_audit() -> int:
 
     An audit during the first judging is not enough: the entry may have been private then, or others may have stood
     above it. An audit without a verdict about the source is repeated after a day, one whose tool failed after a week.
-    Leading entries that an earlier revision of the judge has timed are judged again in the same way.
     """
+    return _leaders_queued(_unaudited(), EvaluationReason.SITE_AUDIT, Priority.AGENT)
+
+
+def leaders_rejudge() -> int:
+    """Queue leading entries that an earlier revision of the judge's timing has timed, a few at a time.
+
+    Returns their number. What has got no replayed score by it is tried again after a week.
+    """
+    rejudged = Evaluation.objects.filter(reason=EvaluationReason.REJUDGE).exclude(state__in=FINISHED)
+    busy = Counter(rejudged.values_list("device_kind", flat=True))
+    rows = [row for row in _timed_earlier() if busy[row.device_kind_id] < LEADERS_AT_ONCE]
+    return _leaders_queued(rows[:LEADERS_AT_ONCE], EvaluationReason.REJUDGE, Priority.REJUDGE)
+
+
+def _leaders_queued(rows: Iterable[Standing], reason: EvaluationReason, priority: Priority) -> int:
     due: dict[tuple[int, int, str], Standing] = {}
-    for row in _leaders_due():
+    for row in rows:
         due.setdefault((row.task_version_id, row.device_kind_id, row.evaluation.submission.blob_id), row)
-    return sum(map(_audit_queued, due.values()))
+    return sum(_leader_queued(row, reason, priority) for row in due.values())
 
 
-def _audit_queued(row: Standing) -> bool:
+def _leader_queued(row: Standing, reason: EvaluationReason, priority: Priority) -> bool:
     """False if the submission has just been deleted."""
     try:
         evaluation_create(
@@ -291,8 +310,8 @@ def _audit_queued(row: Standing) -> bool:
             version=row.task_version,
             device_kind=row.device_kind,
             ruleset=row.ruleset,
-            reason=EvaluationReason.SITE_AUDIT,
-            priority=Priority.AGENT,
+            reason=reason,
+            priority=priority,
             supersedes=row.evaluation,
         )
     except IntegrityError:
@@ -300,27 +319,42 @@ def _audit_queued(row: Standing) -> bool:
     return True
 
 
-def _leaders_due() -> QuerySet[Standing]:
-    """Leading entries that can be judged now. Their owners can withdraw only audits that they have asked for."""
-    ours = Q(verdict__in=[verdict.value for verdict in Verdict if verdict.ours])
+def _unaudited() -> QuerySet[Standing]:
+    """Leading entries that can be audited now. Their owners can withdraw only audits that they have asked for."""
     failed = Q(verdict=Verdict.PASS, timing_trust=BOUNDED)  # a machine without the tool, for example
-    done = Q(reason__in=AUDITS, state=State.DONE) & ~ours & ~failed
+    since = Q(timing_revision__gte=OuterRef("evaluation__timing_revision")) | ~Q(verdict=Verdict.PASS)
+    done = Q(reason__in=AUDITS, state=State.DONE) & ~_OUR_FAULT & ~failed & since
     now = timezone.now()
-    lately = Q(queued__gte=now - _AUDIT_REPEATED_AFTER) | failed & Q(queued__gte=now - _FAILED_REPEATED_AFTER)
+    lately = Q(queued__gte=now - _REPEATED_AFTER) | failed & Q(queued__gte=now - _FAILED_REPEATED_AFTER)
     asked = Q(reason__in=_AUDITS_OF_OURS) & (lately | ~Q(state__in=FINISHED))
-    same_text = Evaluation.objects.filter(
+    audits = _of_same_text().filter(Q(timing_trust=AUDITED) & since | done | asked)
+    return _leading().filter(~Exists(audits), evaluation__timing_trust=BOUNDED)
+
+
+def _timed_earlier() -> QuerySet[Standing]:
+    """Leading entries of an earlier revision that are not being judged, and have not been by us lately."""
+    now = timezone.now()
+    again = Q(state=State.DONE) & ~_OUR_FAULT & Q(queued__gte=now - _FAILED_REPEATED_AFTER)
+    lately = Q(reason__in=_JUDGINGS_OF_OURS) & (again | Q(queued__gte=now - _REPEATED_AFTER))
+    waiting = ~Q(state__in=FINISHED)
+    return _leading().filter(timed_earlier("evaluation__")).exclude(Exists(_of_same_text().filter(waiting | lately)))
+
+
+def _of_same_text() -> QuerySet[Evaluation]:
+    return Evaluation.objects.full().filter(
         submission__blob=OuterRef("evaluation__submission__blob"),
         submission__language=OuterRef("evaluation__submission__language"),
         **{name: OuterRef(name) for name in ("ruleset", "task_version", "device_kind")},
     )
-    audits = same_text.filter(Q(timing_trust=AUDITED) | done | asked)
-    timed_since = same_text.filter(Q(score__isnull=False) & ~timed_earlier() | asked)
-    unaudited = Q(evaluation__timing_trust=BOUNDED) & ~Exists(audits)
+
+
+def _leading() -> QuerySet[Standing]:
+    """On boards that are judged now, of kinds that have a judge."""
     judges = alive_workers().filter(role=WorkerRole.JUDGE)
     rows = Standing.objects.with_context().select_related("ruleset", "task_version", "device_kind")
-    leading = rows.filter(unaudited | timed_earlier("evaluation__") & ~Exists(timed_since), rank__lte=AUDITED_PLACES)
+    leading = rows.filter(rank__lte=AUDITED_PLACES, device_kind__in=judges.values("device_kind"))
     judged_now = leading.filter(ruleset__name=settings.KBENCH_RULESET, task_version__status=TaskVersionStatus.ACTIVE)
-    return judged_now.filter(device_kind__in=judges.values("device_kind")).order_by("rank", "pk")
+    return judged_now.order_by("rank", "pk")
 
 
 def _refuse_if_closed(version: TaskVersion) -> None:

@@ -5,6 +5,7 @@ nothing. This also holds if a submission has been deleted. Does NOT write a boar
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,10 +26,11 @@ from ..states import AUDITED, BOUNDED, REPLAYED, TIMINGS, ActionKind, Evaluation
 
 AUDIT, QUICK = EvaluationReason.AUDIT, EvaluationReason.QUICK
 AUDITS = (EvaluationReason.AUDIT, EvaluationReason.SITE_AUDIT, EvaluationReason.VERIFICATION)
+_OURS = (EvaluationReason.AUDIT, EvaluationReason.SITE_AUDIT, EvaluationReason.REJUDGE)
 # of a deleted judging
 _KEPT_SCORES = ("score", "score_lo", "score_hi", "timing_trust", "finished", "timing_revision", "conditions")
 _CHANCE = 1.1  # by which judgings of one code differ between machines and days at most
-_APART = 1.25  # by which they differ for no honest reason: bounded calls of several short kernels also take longer
+APART = 1.25  # by which they differ for no honest reason: bounded calls of several short kernels also take longer
 
 
 def holder_of(evaluation: Evaluation) -> str:
@@ -206,7 +208,7 @@ def _contradiction(evaluation: Evaluation, same_code: list[Evaluation], exact: l
     def is_settled(item: Any) -> bool:
         return confirmed is not None and (item.finished is None or item.finished <= confirmed)
 
-    for high, low in _comparable(scored):
+    for high, low in _comparable(evaluation, scored):
         for highs, lows in (
             (high, [row for row in low if not is_settled(row)]),
             ([row for row in high if not is_settled(row)], low),
@@ -214,7 +216,7 @@ def _contradiction(evaluation: Evaluation, same_code: list[Evaluation], exact: l
             if not highs or not lows:
                 continue
             top, bottom = max(highs, key=_surely), min(lows, key=_most)
-            if _most(bottom) * _APART < _surely(top):
+            if _most(bottom) * APART < _surely(top):
                 return (
                     f"Judgings of this source contradict each other: {top.score:.2f}× with {top.timing_trust} times, "
                     f"{bottom.score:.2f}× with {bottom.timing_trust} ones."
@@ -222,14 +224,26 @@ def _contradiction(evaluation: Evaluation, same_code: list[Evaluation], exact: l
     return ""
 
 
-def _comparable(scored: list[Any]) -> Iterator[tuple[list[Any], list[Any]]]:
-    """Groups of which none in the first may have scored far more than one in the second."""
+def _comparable(evaluation: Evaluation, scored: list[Any]) -> Iterator[tuple[list[Any], list[Any]]]:
+    """Groups of which none in the first may have scored far more than one in the second.
+
+    Of replayed judgings under the same conditions only its owner's and those that the site has asked for: whoever
+    judges a copy must not put it under review.
+    """
     for trust, lower in ((REPLAYED, BOUND_TRUSTS), (BOUNDED, (AUDITED,))):
         yield [row for row in scored if row.timing_trust == trust], [row for row in scored if row.timing_trust in lower]
-    replayed = [row for row in scored if row.timing_trust == REPLAYED and row.conditions]
-    for conditions in {(row.timing_revision, row.conditions) for row in replayed}:
-        alike = [row for row in replayed if (row.timing_revision, row.conditions) == conditions]
-        yield alike, alike
+    groups = defaultdict[tuple[int, str], list[Any]](list)
+    for row in scored:
+        if row.timing_trust == REPLAYED and row.conditions and _answers_for(evaluation, row):
+            groups[row.timing_revision, row.conditions].append(row)
+    yield from ((rows, rows) for _, rows in sorted(groups.items()))
+
+
+def _answers_for(evaluation: Evaluation, row: Any) -> bool:
+    """Whether a judging, or what is remembered of one, is the owner's or one that the site has asked for."""
+    if isinstance(row, DeletedScore):
+        return row.owner_id is not None and row.owner_id == evaluation.submission.owner_id
+    return row.reason in _OURS or _owner_of(row) == _owner_of(evaluation)
 
 
 def _invalidated(evaluation: Evaluation, same_code: list[Evaluation], exact: list[Evaluation]) -> str:
@@ -310,21 +324,29 @@ def _deleted(table: Any, same_code: list[Evaluation], like: Q) -> QuerySet[Any]:
     return rows
 
 
-def pooled_estimate(evaluation: Evaluation, same_code: list[Evaluation]) -> SpeedupEstimate:
-    """Deleted judgings count as well, or the unlucky ones would be deleted.
+def pooled_judgings(evaluation: Evaluation, same_code: list[Evaluation]) -> list[Any]:
+    """Whose scores are pooled. Deleted judgings are as well, or the unlucky ones would be deleted.
 
-    Those by an older revision of the timing than the evaluation's do not: `evaluation` is the one that the row names.
+    Where the judge's timing has changed, none is of before the latest revision of those whose times are known best:
+    whoever had them judged, and whether or not they can be seen. So a code that was replayed gains nothing by avoiding
+    that later.
     """
-    scored = timed_as_well(evaluation, _scored(evaluation, same_code))
-    on_gpu = any(row.timing_trust in TIMINGS for row in scored)  # what was deleted long ago counts as bounded there
-    bounds = [is_bound(row.timing_trust) or (on_gpu and not row.timing_trust) for row in scored]
-    estimates = zip(scored, bounds, strict=True)
+    scored = _scored(evaluation, same_code)
+    best = min(map(how_known, scored))
+    latest = max(row.timing_revision for row in scored if how_known(row) == best)
+    return [row for row in scored if row.timing_revision >= latest]
+
+
+def pooled_estimate(judgings: list[Any]) -> SpeedupEstimate:
+    on_gpu = any(row.timing_trust in TIMINGS for row in judgings)  # what was deleted long ago counts as bounded there
+    bounds = [is_bound(row.timing_trust) or (on_gpu and not row.timing_trust) for row in judgings]
+    estimates = zip(judgings, bounds, strict=True)
     return pooled([SpeedupEstimate(row.score, row.score_lo, row.score_hi, bound) for row, bound in estimates])
 
 
-def timed_as_well(evaluation: Evaluation, judgings: list[Any]) -> list[Any]:
-    """Those by no older revision of the judge's timing than the evaluation."""
-    return [item for item in judgings if item.timing_revision >= evaluation.timing_revision]
+def how_known(judging: Any) -> int:
+    """Zero where times are known best; on a processor there is nothing to tell apart."""
+    return TIMINGS.index(judging.timing_trust if judging.timing_trust in TIMINGS else BOUNDED)
 
 
 def _scored(evaluation: Evaluation, same_code: list[Evaluation]) -> list[Any]:

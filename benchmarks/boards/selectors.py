@@ -5,7 +5,7 @@ kept until something on the board may have changed. Does NOT rank and does NOT c
 (`overview.py`).
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from django.conf import settings
 from django.core.cache import caches
 from django.core.paginator import Page, Paginator
-from django.db.models import Avg, Count, F, Max, Min, OuterRef, Q, RowRange, Subquery, Sum, Window
+from django.db.models import Avg, Count, Exists, F, Max, Min, OuterRef, Q, RowRange, Subquery, Sum, Window
 from django.db.models.functions import Exp, Ln, Power
 from django.http import Http404
 from django.shortcuts import get_object_or_404
@@ -37,7 +37,7 @@ from ..states import TIMINGS, MethodKind, Moderation, TaskVersionStatus, Visibil
 from .accuracy import largest_share
 from .labels import is_ranked
 from .orders import BY_RANK, in_order
-from .reviews import judgings_of_same_code, review_reason
+from .reviews import APART, judgings_of_same_code, review_reason
 from .tradeoffs import mean_energy
 
 RECORDS_MAX = 100
@@ -186,6 +186,8 @@ def _records(key: BoardKey) -> list[Evaluation]:
 
 def _best_so_far(key: BoardKey, doubted: set[int]) -> list[Evaluation]:
     sound = Evaluation.objects.scored_on(key).filter(gated=False).exclude(submission__in=doubted)
+    if key.device.device_class != CPU:
+        sound = sound.exclude(_is_timed_again())
     for taken_off in (Submission.objects.moderated(), Submission.objects.not_public()):  # short: an index holds them
         sound = sound.exclude(submission__in=taken_off.order_by().values("pk"))
     counts: Any = F("score") if key.device.device_class == CPU else counted()  # on a processor an index holds it
@@ -196,11 +198,19 @@ def _best_so_far(key: BoardKey, doubted: set[int]) -> list[Evaluation]:
     return list(Evaluation.objects.with_holder().filter(pk__in=latest).order_by("finished", "pk"))
 
 
+def _is_timed_again() -> Exists:
+    """Whether a later revision of the judge's timing has scored the same text: the earlier score counts no longer."""
+    board = {name: OuterRef(name) for name in ("submission__blob", "task_version", "device_kind", "ruleset")}
+    return Exists(
+        Evaluation.objects.filter(score__isnull=False, timing_revision__gt=OuterRef("timing_revision"), **board)
+    )
+
+
 def _in_question(key: BoardKey, records: list[Evaluation]) -> set[int]:
     """The submissions of those that would be under review, had they a row of their own on the board.
 
     Only those are asked about whose text, tokens or compiled code were refused or held back there at any time, or have
-    several scores, which may contradict each other.
+    scores that may contradict each other.
     """
     if not records:
         return set()
@@ -225,18 +235,26 @@ def _in_question(key: BoardKey, records: list[Evaluation]) -> set[int]:
         scored = Evaluation.objects.filter(Q(submission__in=alike) | Q(object_key__in=objects), **board)
         named = Q(source_sha256__in=texts) | Q(object_key__in=objects) | Q(source_key__in=tokens)
         deleted = DeletedScore.objects.filter(named, **board)
-        doubts |= _scored_several_times(
-            *scored.exclude(score=None).values_list("submission__blob", "submission__source_key", "object_key"),
-            *deleted.values_list("source_sha256", "source_key", "object_key"),
+        figures = ("timing_trust", "score", "score_hi")
+        doubts |= _far_apart(
+            *scored.exclude(score=None).values_list(
+                *figures, "submission__blob", "submission__source_key", "object_key"
+            ),
+            *deleted.values_list(*figures, "source_sha256", "source_key", "object_key"),
         )
     asked = [record for record in records if doubts.intersection(_names(record))]
     return {record.submission_id for record in asked if review_reason(record, judgings_of_same_code(record))}
 
 
-def _scored_several_times(*judgings: Sequence[str]) -> set[str]:
-    """Names of programs, of which each judging tells its own."""
-    found = Counter(name for names in judgings for name in set(names))
-    return {name for name, count in found.items() if count > 1}
+def _far_apart(*judgings: Sequence[Any]) -> set[str]:
+    """Names of programs whose judgings may contradict each other. Each tells trust, score, upper end and its names."""
+    trusts, tops, bottoms = defaultdict[str, set[str]](set), defaultdict[str, float](float), dict[str, float]()
+    for trust, score, most, *names in judgings:
+        for name in names:
+            trusts[name].add(trust)
+            tops[name] = max(tops[name], score**2 / most)
+            bottoms[name] = min(bottoms.get(name, most), most)
+    return {name for name in trusts if len(trusts[name]) > 1 or bottoms[name] * APART < tops[name]}
 
 
 def _names(record: Evaluation) -> set[str]:

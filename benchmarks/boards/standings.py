@@ -21,18 +21,19 @@ from ..models import (
 )
 from ..notifications import telling
 from ..querysets import counted
-from ..states import BOUNDED, TIMINGS, MethodKind, Moderation, TaskVersionStatus, Visibility
+from ..states import BOUNDED, MethodKind, Moderation, TaskVersionStatus, Visibility
 from .labels import is_ranked
 from .ranking import Entry, rank
 from .reviews import (
     AUDITS,
     ended,
     holder_of,
+    how_known,
     judgings_of_same_code,
     pooled_estimate,
+    pooled_judgings,
     program_of,
     review_reason,
-    timed_as_well,
 )
 
 RENEWED_FROM = 50  # of a holder's programs, best first, when its row is written anew
@@ -246,7 +247,8 @@ def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> bool:
     doubt, named = review_reason(evaluation, same_code), _better_known_of_holder(evaluation, same_code)
     if named is not None and bool(review_reason(named, same_code)) == bool(doubt):
         evaluation = named
-    estimate = pooled_estimate(evaluation, same_code)
+    counting = pooled_judgings(evaluation, same_code)
+    estimate = pooled_estimate(counting)
     if current is not None and not _replaces(evaluation, estimate, current, same_code, in_question=bool(doubt)):
         return bool(doubt)
     accepted = [item for item in same_code if item.verdict == Verdict.PASS]
@@ -262,7 +264,7 @@ def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> bool:
             "score": estimate.score,
             "score_lo": estimate.lo,
             "score_hi": estimate.hi,
-            "judgings": len(timed_as_well(evaluation, accepted)),
+            **_about(counting),
             "under_review": bool(doubt),
             "review_reason": doubt,
             "rank": None,
@@ -300,23 +302,26 @@ def _replaces(
 
 
 def _distrust(evaluation: Evaluation) -> tuple[int, int]:
-    """Of the same code, what was timed by the latest revision stands, and of that what is better known.
+    """Of the same code, what is better known stands, and of that what the latest revision has timed."""
+    return how_known(evaluation), -evaluation.timing_revision
 
-    On a processor there is nothing to tell apart.
-    """
-    trust = evaluation.timing_trust if evaluation.timing_trust in TIMINGS else BOUNDED
-    return -evaluation.timing_revision, TIMINGS.index(trust)
+
+def _about(judgings: list[Any]) -> dict[str, int]:
+    """Of what is pooled: how many there are to be seen, and the earliest revision that has timed them."""
+    seen = sum(isinstance(item, Evaluation) for item in judgings)
+    return {"judgings": max(1, seen), "timing_revision": min(item.timing_revision for item in judgings)}
 
 
 def _refresh(row: Standing, program: list[Evaluation]) -> None:
     """Pool the judgings of its code again, and ask again whether it is in question."""
     same_code = judgings_of_same_code(row.evaluation, program)
-    estimate = pooled_estimate(row.evaluation, same_code)
+    counting = pooled_judgings(row.evaluation, same_code)
+    estimate, about = pooled_estimate(counting), _about(counting)
     row.score, row.score_lo, row.score_hi = estimate.score, estimate.lo, estimate.hi
-    row.judgings = sum(item.verdict == Verdict.PASS for item in timed_as_well(row.evaluation, same_code))
+    row.judgings, row.timing_revision = about["judgings"], about["timing_revision"]
     row.review_reason = review_reason(row.evaluation, same_code)
     row.under_review, row.rank = bool(row.review_reason), None
-    row.save(update_fields=["score", "score_lo", "score_hi", "judgings", "review_reason", "under_review", "rank"])
+    row.save(update_fields=["score", "score_lo", "score_hi", *about, "review_reason", "under_review", "rank"])
 
 
 def _counts(row: Standing) -> float:

@@ -57,6 +57,7 @@ def rejudge() -> None:
 def audit_leaders() -> None:
     """Queue audits of leading entries that have none."""
     services.leaders_audit()
+    services.leaders_rejudge()
 
 
 @shared_task(name=queue.PRUNE_JOB, ignore_result=True, time_limit=600)

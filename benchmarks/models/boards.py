@@ -8,7 +8,9 @@ from typing import ClassVar
 from django.db import models
 from django.db.models import Q
 
+from ..harness import timing_revision
 from ..querysets import StandingQuerySet
+from ..states import TIMINGS
 from .evaluations import Evaluation
 from .tasks import DeviceKind, RuleSet, TaskVersion
 
@@ -29,6 +31,7 @@ class Standing(models.Model):
     score_lo = models.FloatField()
     score_hi = models.FloatField()
     judgings = models.PositiveIntegerField(default=1)  # how many judgings of the same code are pooled
+    timing_revision = models.PositiveSmallIntegerField(default=0)  # the earliest of these
     rank = models.PositiveIntegerField(null=True, blank=True)
     verified_at = models.DateTimeField()
     under_review = models.BooleanField(default=False)
@@ -56,3 +59,8 @@ class Standing(models.Model):
 
     def __str__(self) -> str:
         return f"{self.rank or 'under review'} {self.holder}"
+
+    @property
+    def is_timed_earlier(self) -> bool:
+        """Whether a judging of it on a GPU was timed by an earlier revision of the judge."""
+        return self.evaluation.timing_trust in TIMINGS and self.timing_revision < timing_revision("cuda")

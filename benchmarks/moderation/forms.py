@@ -114,7 +114,7 @@ class RejudgeForm(forms.Form):
         choices=[
             ("boards", "on boards"),
             ("older", "on leaderboards of older versions of their task"),
-            ("timing", "on leaderboards, timed by an earlier revision of the judge"),
+            ("timing", "public, timed by an earlier revision of the judge"),
             ("all", "all, ranked or not"),
         ],
     )
@@ -159,7 +159,7 @@ class RejudgeForm(forms.Form):
             verdict=data["verdict"],
             since=data["since"],
             until=data["until"],
-            on_boards=data["scope"] != "all",
+            on_boards=data["scope"] not in ("all", "timing"),
             older_versions=data["scope"] == "older",
             older_timing=data["scope"] == "timing",
         )

@@ -21,7 +21,16 @@ from benchmarks.services import Refused, evaluation_create
 
 from ..models import Evaluation, RejudgeBatch, RejudgeItem, RuleSet, StageResult, Standing, TaskVersion
 from ..querysets import timed_earlier
-from ..states import FINISHED, BatchState, EvaluationReason, Moderation, Priority, State, TaskVersionStatus
+from ..states import (
+    FINISHED,
+    BatchState,
+    EvaluationReason,
+    Moderation,
+    Priority,
+    State,
+    TaskVersionStatus,
+    Visibility,
+)
 from .decisions import rejudge_logged
 
 UNFINISHED_MAX = 4  # of a batch on one device kind: nobody's queue is flooded
@@ -44,7 +53,7 @@ class Wanted:
     until: date | None = None
     on_boards: bool = True
     older_versions: bool = False
-    older_timing: bool = False  # on GPUs, by an earlier revision of the judge's timing
+    older_timing: bool = False  # accepted on GPUs, by an earlier revision of the judge's timing, and by no later one
 
     def to_json(self) -> dict[str, Any]:
         return {name: value.isoformat() if isinstance(value, date) else value for name, value in asdict(self).items()}
@@ -127,7 +136,8 @@ def _matching(wanted: Wanted) -> Any:
     if wanted.older_versions:
         rows = rows.filter(task_version__status=TaskVersionStatus.RETIRED)
     if wanted.older_timing:
-        rows = rows.filter(timed_earlier()).exclude(Exists(_timed_since()))
+        public = rows.filter(submission__visibility=Visibility.PUBLIC, score__isnull=False)
+        rows = public.filter(timed_earlier()).exclude(Exists(_timed_since()))
     exact = {
         "device_kind__slug": wanted.device,
         "submission__method__slug": wanted.method,
@@ -140,8 +150,8 @@ def _matching(wanted: Wanted) -> Any:
 
 
 def _timed_since() -> QuerySet[Evaluation]:
-    """Of the same submission on the same board: judgings by the latest revision, and those that will be."""
-    board = {name: OuterRef(name) for name in ("submission", "task_version", "device_kind", "ruleset")}
+    """Of the same text on the same board: judgings by the latest revision, and those that will be."""
+    board = {name: OuterRef(name) for name in ("submission__blob", "task_version", "device_kind", "ruleset")}
     done = Q(score__isnull=False) & ~timed_earlier()
     return Evaluation.objects.full().filter(done | ~Q(state__in=FINISHED), **board)
 

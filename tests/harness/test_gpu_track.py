@@ -97,6 +97,7 @@ def test_a_right_kernel_passes_with_bounded_times(task: TaskSpec, two_launches: 
     assert report.device_kind == "stand-in"
     assert all(item.copied for item in report.configs if item.group != "hidden")
     assert report.environment["null_bound_us"] is not None
+    assert report.environment["timing_revision"] == timing_revision("cuda") > 0
     assert report.audit is None
     assert "baseline_gap" not in report.environment, "a stand-in replays no baseline"
 

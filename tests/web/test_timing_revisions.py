@@ -4,6 +4,8 @@ The fixtures' judgings have the latest revision; `earlier` is the one before it.
 """
 
 from dataclasses import replace
+from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -19,7 +21,7 @@ from benchmarks.judgings import moves
 from benchmarks.models import DeletedScore, Evaluation, RuleSet, Standing
 from benchmarks.moderation import decisions, rejudging
 from benchmarks.moderation.rejudging import Wanted
-from benchmarks.states import ActionKind, Visibility
+from benchmarks.states import ActionKind, Priority, Visibility
 
 from . import factories
 from .test_bounds import enter, found, key, replayed
@@ -32,8 +34,9 @@ def earlier(report: Report) -> Report:
 
 
 def on(report: Report, torch: str) -> Report:
-    """By a machine with this version of torch."""
-    return replace(report, environment={**report.environment, "torch": torch})
+    """By a machine of which all is known, with this version of torch."""
+    known = {"torch": torch, "nvcc": "13.0", "cpu": "Xeon"}
+    return replace(report, environment={**report.environment, **known})
 
 
 def test_an_entry_that_was_judged_again_counts_by_the_latest_revision_alone() -> None:
@@ -46,35 +49,87 @@ def test_an_entry_that_was_judged_again_counts_by_the_latest_revision_alone() ->
     assert (row.judgings, row.score) == (2, pytest.approx(1.59, abs=0.001))
 
 
-def test_a_strangers_judging_does_not_replace_an_entry_of_an_earlier_revision() -> None:
-    """Else whoever makes it bounded in a copy would decide what a replayed row counts."""
+def by(name: str) -> Standing:
+    return Standing.objects.get(evaluation__submission__owner__username=name)
+
+
+def hidden(name: str, report: Report) -> Evaluation:
+    owner = User.objects.filter(username=name).first() or factories.user(name)
+    return factories.judged_on_gpu(report, owner=owner, text=SAME, visibility=Visibility.PRIVATE)
+
+
+@pytest.mark.parametrize("avoids", [(1.90, 1.40, 1.95, "bounded"), (1.98, 1.90, 2.00, "audited")])
+@pytest.mark.parametrize("who", ["olga", "copies"])
+def test_a_code_that_was_replayed_gains_nothing_by_avoiding_that_later(who: str, avoids: Any) -> None:
     entry = enter("olga", earlier(replayed(1.50)), SAME)
-    enter("copies", found(1.90, 1.40, 1.95, "bounded"), SAME)
-    row = Standing.objects.get(evaluation__submission__owner__username="olga")
-    assert (row.evaluation, row.score) == (entry, pytest.approx(1.50))
+    enter(who, found(*avoids), SAME)
+    row = by("olga")
+    assert (row.evaluation, row.score, row.is_timed_earlier) == (entry, pytest.approx(1.50), True)
 
 
-def test_deleting_a_judging_by_the_latest_revision_gains_nothing() -> None:
-    enter("olga", earlier(replayed(1.80)), SAME)
-    unlucky = enter("olga", replayed(1.60), SAME)
-    assert Standing.objects.get().score == pytest.approx(1.60)
-    ownership.submission_delete(unlucky.submission)
-    kept = DeletedScore.objects.get()
-    assert (kept.timing_revision, kept.score) == (timing_revision("cuda"), pytest.approx(1.60))
-    assert Standing.objects.get().score < 1.75
+@pytest.mark.parametrize("who", ["olga", "copies"])
+@pytest.mark.parametrize("how", ["private", "made private", "deleted"])
+def test_hiding_a_judging_by_the_latest_revision_brings_no_earlier_figure_back(how: str, who: str) -> None:
+    for _ in range(5):
+        enter("olga", earlier(replayed(1.80)), SAME)
+    if how == "private":
+        hidden(who, replayed(1.60))
+    else:
+        unlucky = enter(who, replayed(1.60), SAME)
+        if how == "deleted":
+            ownership.submission_delete(unlucky.submission)
+        else:
+            ownership.visibility_change(unlucky.submission, Visibility.PRIVATE)
+    row = by("olga")
+    assert (row.score, row.is_timed_earlier) == (pytest.approx(1.60), False)
+    assert row.judgings == 1
 
 
-def test_a_private_judging_by_the_latest_revision_counts_with_those_of_before() -> None:
-    enter("olga", earlier(replayed(1.80)), SAME)
-    options = {"owner": factories.user("olga2"), "text": SAME, "visibility": Visibility.PRIVATE}
-    factories.judged_on_gpu(replayed(1.60), **options)
-    assert Standing.objects.get().score < 1.75
+def test_a_code_has_one_score_whoever_was_judged_again() -> None:
+    for name, times in (("olga", 1), ("bob", 8)):
+        for _ in range(times):
+            enter(name, earlier(replayed(1.70)), SAME)
+    enter("honest", replayed(1.60))
+    factories.worker(device=factories.GPU)
+    assert services.leaders_rejudge() == 1
+    moves.record_report(factories.claimed_for_judging(factories.GPU), replayed(1.58))
+    assert [(round(row.score, 2), row.judgings) for row in (by("olga"), by("bob"))] == [(1.58, 1)] * 2
+    assert services.leaders_rejudge() == 0
+
+
+def test_the_order_of_revisions_does_not_matter() -> None:
+    enter("olga", replayed(1.60), SAME)
+    late = enter("olga", earlier(replayed(1.80)), SAME)
+    row = by("olga")
+    assert (row.score, row.judgings, row.evaluation == late) == (pytest.approx(1.60), 1, False)
+
+
+def test_an_audit_by_an_earlier_revision_stands_until_there_is_a_new_one() -> None:
+    audited = enter("olga", earlier(found(1.60, 1.55, 1.62, "audited")), SAME)
+    shown = hidden("olga", found(1.95, 1.93, 1.97, "bounded"))
+    ownership.visibility_change(shown.submission, Visibility.PUBLIC)
+    row = by("olga")
+    assert (row.evaluation, row.is_timed_earlier) == (audited, True)
+    factories.worker(device=factories.GPU)
+    assert services.leaders_rejudge() == 1
+    moves.record_report(factories.claimed_for_judging(factories.GPU), found(1.58, 1.55, 1.60, "audited"))
+    row = by("olga")
+    assert (row.score < 1.9, row.is_timed_earlier, row.evaluation.reason) == (True, False, "rejudge")
+
+
+def test_earlier_scores_of_what_was_judged_again_hold_no_record() -> None:
+    enter("olga", earlier(replayed(1.64)), SAME)
+    enter("olga", replayed(1.58), SAME)
+    enter("bob", replayed(1.61))
+    enter("old", earlier(replayed(1.70)))
+    assert [round(record.score or 0.0, 2) for record in board_records(key())] == [1.58, 1.61, 1.70]
 
 
 def test_replayed_judgings_contradict_each_other_under_the_same_conditions_alone(staff: User) -> None:
     enter("olga", replayed(1.50), "// clean\n")
     high = enter("cheat", on(replayed(9.00), "2.11"), SAME)
     enter("cheat", on(replayed(1.20), "2.12"), SAME)
+    enter("stranger", on(replayed(1.20), "2.11"), SAME)
     row = Standing.objects.get(evaluation__submission__owner__username="cheat")
     assert not row.under_review
     enter("cheat", on(replayed(1.20), "2.11"), SAME)
@@ -99,47 +154,69 @@ def test_no_contradiction(case: str) -> None:
 
 
 def test_conditions_are_known_if_all_of_them_are() -> None:
-    known = {"gpu": "NVIDIA H200", "driver": "580", "torch": "2.11"}
-    assert conditions_of(known) == "NVIDIA H200, 580, 2.11"
-    assert [conditions_of({**known, name: None}) for name in known] == [""] * 3
+    known = {"gpu": "NVIDIA H200", "driver": "580", "torch": "2.11", "nvcc": "13.0", "cpu": "Xeon"}
+    assert conditions_of(known) == "NVIDIA H200, 580, 2.11, 13.0, Xeon"
+    assert [conditions_of({**known, name: None}) for name in known] == [""] * 5
     assert len(conditions_of({**known, "torch": "x" * 999})) == 200
 
 
-def test_leading_entries_of_an_earlier_revision_are_judged_again_once() -> None:
-    entries = [
-        enter(name, earlier(replayed(score))) for name, score in (("a", 2.5), ("b", 2.4), ("c", 2.3), ("d", 2.2))
-    ]
+def test_what_was_deleted_contradicts_as_well() -> None:
+    slow = enter("cheat", on(replayed(1.20), "2.11"), SAME)
+    ownership.submission_delete(slow.submission)
+    assert DeletedScore.objects.get().conditions
+    enter("cheat", on(replayed(9.00), "2.11"), SAME)
+    assert by("cheat").under_review
+
+
+def test_leading_entries_of_an_earlier_revision_are_judged_again_a_few_at_a_time() -> None:
+    scores = (("a", 2.5), ("b", 2.4), ("c", 2.3), ("d", 2.2))
+    entries = [enter(name, earlier(replayed(score))) for name, score in scores]
     factories.worker(device=factories.GPU)
-    assert services.leaders_audit() == 3
-    assert services.leaders_audit() == 0
+    assert (services.leaders_audit(), services.leaders_rejudge(), services.leaders_rejudge()) == (0, 3, 0)
     due = Evaluation.objects.exclude(state="done")
     assert {item.submission for item in due} == {item.submission for item in entries[:3]}
+    assert {(item.reason, item.priority) for item in due} == {("rejudge", Priority.REJUDGE)}
     for _ in range(3):
         moves.record_report(factories.claimed_for_judging(factories.GPU), replayed(2.0))
     assert [round(row.score, 1) for row in Standing.objects.order_by("rank")][:2] == [2.2, 2.0]
-    assert services.leaders_audit() == 1, "the fourth one leads now"
-    moves.record_report(factories.claimed_for_judging(factories.GPU), replayed(2.1))
-    assert services.leaders_audit() == 0
+    assert services.leaders_rejudge() == 1, "the fourth one leads now"
+    moves.record_report(factories.claimed_for_judging(factories.GPU), earlier(replayed(2.2)))
+    assert services.leaders_rejudge() == 0, "by a worker that has not been upgraded"
+    Evaluation.objects.update(queued=timezone.now() - timedelta(days=8))
+    assert services.leaders_rejudge() == 1
+
+
+def test_no_more_leaders_are_judged_again_than_a_few_per_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(services, "LEADERS_AT_ONCE", 2)
+    for name in ("a", "b", "c"):
+        enter(name, earlier(replayed(2.0)))
+    factories.worker(device=factories.GPU)
+    assert [services.leaders_rejudge() for _ in range(2)] == [2, 0]
+    moves.record_report(factories.claimed_for_judging(factories.GPU), replayed(2.0))
+    assert services.leaders_rejudge() == 1
 
 
 def test_staff_judge_entries_of_an_earlier_revision_again() -> None:
-    def waiting() -> set[str]:
-        return set(
-            rejudging.chosen(Wanted(older_timing=True), rules).values_list("submission__owner__username", flat=True)
+    def waiting() -> list[str]:
+        return sorted(
+            rejudging.chosen(Wanted(on_boards=False, older_timing=True), rules).values_list(
+                "submission__owner__username", flat=True
+            )
         )
 
     enter("olga", earlier(replayed(1.6)))
     enter("latest", replayed(1.5))
     enter("twice", earlier(replayed(1.4)))
+    enter("twice", earlier(replayed(1.3)), "// another kernel\n")
     factories.judged(factories.passing(), owner=factories.user("cpu"))
     rules = RuleSet.objects.get()
-    entry = Evaluation.objects.get(submission__owner__username="twice", timing_revision=0)
+    entry = by("twice").evaluation
     services.evaluation_create(
         entry.submission, version=entry.task_version, device_kind=entry.device_kind, ruleset=rules, reason="rejudge"
     )
-    assert waiting() == {"olga"}
+    assert waiting() == ["olga", "twice"]
     Evaluation.objects.filter(state="queued").update(state="cancelled", reason_text="no", finished=timezone.now())
-    assert waiting() == {"olga", "twice"}
+    assert waiting() == ["olga", "twice", "twice"]
 
 
 def test_pages_tell_which_entries_an_earlier_revision_has_timed(visitor: Client) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 # On GPUs: 1 since an empty call, whose time is subtracted, is measured before the submission is loaded (2026-11-29).
 _REVISIONS = {"cuda": 1}
-_MACHINE = ("gpu", "driver", "torch")  # of a report's environment
+_MACHINE = ("gpu", "driver", "torch", "nvcc", "cpu")  # of a report's environment
 
 
 def timing_revision(device_class: str) -> int:
