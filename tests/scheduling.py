@@ -1,7 +1,7 @@
 """How tests share a machine: which of them go to one process together, in what order, and what they may share.
 
-A file stays in one process, since its fixtures are a browser or a whole site; two files that use the same filled site
-stay together, and every case of the corpus and every example stands for itself. Files that wait for sites and browsers
+A file stays in one process, since its fixtures are a browser or a whole site; files that use the same site stay
+together, and every case of the corpus and every example stands for itself. Files that wait for sites and browsers
 come evenly between files that compute, so that no processor is idle while everybody waits; of both what takes long
 begins first, so that no process is left alone with it at the end. Each process has a folder for temporary files of its
 own, and with it locks on the machine of its own: judgings beside each other disturb only what is said about time, and
@@ -20,7 +20,16 @@ from xdist.scheduler import LoadScopeScheduling
 from benchmarks.harness import digest, host_compiler_version, machine_fingerprint
 
 BY_CASE = ("tests/harness/test_corpus.py", "tests/harness/test_examples.py")  # a judging for each of their cases
-ON_ONE_SITE = ("tests/browser/test_accessibility.py", "tests/browser/test_site_journey.py")  # filling one takes long
+ON_ONE_SITE = (  # files that share a site: to start one takes 10 s of a processor, and to fill one takes long
+    ("tests/browser/test_accessibility.py", "tests/browser/test_site_journey.py"),
+    (
+        "tests/browser/test_editor.py",
+        "tests/browser/test_journey.py",
+        "tests/browser/test_owner_journey.py",
+        "tests/browser/test_passkeys.py",
+        "tests/browser/test_run_journey.py",
+    ),
+)
 UNUSED_S = 3 * 3600  # longer than a run of all tests
 _ROOMS_THAT_COMPUTE = ("tests/harness/", "tests/evolve/", "tests/test_contracts.py")
 _NOT_QUICK = ("sandbox", "browser", "gpu", "alone", "django_db")
@@ -58,8 +67,9 @@ class FilesAndCases(LoadScopeScheduling):
 def scope(nodeid):
     """What goes to one process together with this test: its file, its case, or the files on one site."""
     file, _, test = nodeid.partition("::")
-    if file in ON_ONE_SITE:
-        return ON_ONE_SITE[0]
+    for files in ON_ONE_SITE:
+        if file in files:
+            return files[0]
     return f"{file}[{test.partition('[')[2]}" if file in BY_CASE else file
 
 

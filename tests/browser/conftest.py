@@ -36,12 +36,18 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
+@pytest.fixture(scope="package")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A running site, for all files that `tests/scheduling.py` keeps together."""
+    running = Stack.prepared(tmp_path_factory.mktemp("stack")).up()
+    yield running
+    running.end()
+
+
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def site(stack: Stack) -> str:
     """The address of a running site."""
-    stack = Stack.prepared(tmp_path_factory.mktemp("stack")).up()
-    yield f"http://127.0.0.1:{stack.port}"
-    stack.end()
+    return f"http://127.0.0.1:{stack.port}"
 
 
 @pytest.fixture(scope="package")

@@ -5,7 +5,6 @@ The search, its templates and the static verifier are real; the judge is a fake.
 
 import os
 import sys
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -20,20 +19,18 @@ from tests.stack import Stack
 
 pytestmark = pytest.mark.browser
 TASK = "/tasks/robust-kbench/mnist_pool/forward/"
+TICKETS = """
+    select count(*), count(distinct s.client_token) from benchmarks_submission s
+    join benchmarks_taskversion v on v.id = s.task_version_id join benchmarks_task t on t.id = v.task_id
+    where t.op = 'mnist_pool'
+"""  # other files submit to other tasks of this site
+REJUDGED = """
+    select count(*) from benchmarks_evaluation e join benchmarks_submission s on s.id = e.submission_id
+    join benchmarks_taskversion v on v.id = s.task_version_id join benchmarks_task t on t.id = v.task_id
+    where t.op = 'mnist_pool' and e.reason = 'rejudge'
+"""
 ENDED_MS = 90_000
 KERNEL = '#include <torch/extension.h>\n// speedup: {speedup}\nPYBIND11_MODULE(x, m) {{ m.def("forward", 0); }}\n'
-
-
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    running = Stack.prepared(tmp_path_factory.mktemp("runs")).up()
-    yield running
-    running.end()
-
-
-@pytest.fixture(scope="module")
-def site(stack: Stack) -> str:
-    return f"http://127.0.0.1:{stack.port}"
 
 
 def start(page: Page, judgings: int) -> None:
@@ -64,9 +61,8 @@ def test_start_watch_lose_the_worker_and_see_the_end(visitor: Any, stack: Stack)
     expect(page.locator(".score")).to_contain_text("confirmed by 2 more judgings")
     rows = stack.rows("select seq from agents_runevent order by seq")
     assert [row[0] for row in rows] == list(range(1, len(rows) + 1))
-    tickets = stack.rows("select count(*), count(distinct client_token) from benchmarks_submission")
-    assert tickets == [(26, 26)]
-    assert stack.rows("select count(*) from benchmarks_evaluation where reason = 'rejudge'") == [(4,)]
+    assert stack.rows(TICKETS) == [(26, 26)]
+    assert stack.rows(REJUDGED) == [(4,)]
     assert stack.rows("select count(*) from agents_runevent where type = 'run.resumed'")[0][0] >= 1
 
     page.get_by_role("link", name="Full log").click()
