@@ -29,6 +29,7 @@ ON_ONE_SITE = (  # files that share a site: to start one takes 10 s of a process
         "tests/browser/test_passkeys.py",
         "tests/browser/test_run_journey.py",
     ),
+    ("tests/site/test_cli_remote.py", "tests/site/test_logs.py"),
 )
 UNUSED_S = 3 * 3600  # longer than a run of all tests
 _ROOMS_THAT_COMPUTE = ("tests/harness/", "tests/evolve/", "tests/test_contracts.py")

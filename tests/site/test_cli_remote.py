@@ -9,17 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from kbench_site.cli import main
-from tests.stack import ROOT, Stack
+from tests.stack import ROOT
 
 pytestmark = pytest.mark.sandbox
 TASK = "mnist_linear_relu/forward"
-
-
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory):
-    running = Stack.prepared(tmp_path_factory.mktemp("stack"), "tests.stack_gpu_settings").up()
-    yield running
-    running.end()
 
 
 @pytest.fixture(scope="module")

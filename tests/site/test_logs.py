@@ -5,19 +5,8 @@ import urllib.request
 
 import pytest
 
-from tests.stack import Stack
-
 pytestmark = pytest.mark.sandbox
 LOGS = ("web", "judge.cpu", "compile", "maint", "agents")
-
-
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory):
-    running = Stack.prepared(tmp_path_factory.mktemp("stack"))
-    running.environment["KBENCH_LOG_FORMAT"] = "json"
-    running.up()
-    yield running
-    running.end()
 
 
 def lines(stack, name):
