@@ -18,7 +18,10 @@ from tests.stack import Stack
 
 from .seeded import SUBMISSIONS
 
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+# A page here ends before optimised code pays for its compiler.
+RARELY_OPTIMISED = "--js-flags=--no-opt --invocation-count-for-maglev=4000"
+NOTHING_ELSE = ["--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+ARGUMENTS = ["--no-sandbox", *NOTHING_ELSE, RARELY_OPTIMISED]
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")  # cheapest first
 expect.set_options(timeout=30_000)  # five seconds are too few beside other tests
 
