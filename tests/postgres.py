@@ -66,8 +66,7 @@ class PostgresServer:
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_S
-        asking = ("-h", str(self.folder), "-p", str(self.port), "-U", USER)
-        while self.run("pg_isready", *asking, check=False) != 0:
+        while self.run("pg_isready", *self._here(), check=False) != 0:
             assert self._process.poll() is None, self._log.read_text()
             assert time.monotonic() < deadline, self._log.read_text()
             time.sleep(0.05)
@@ -78,6 +77,21 @@ class PostgresServer:
 
     def url_by_wire(self, name: str = "postgres") -> str:
         return f"postgres://{USER}@{self.address}:{self.port}/{name}"
+
+    def _here(self) -> tuple[str, ...]:
+        return ("-h", str(self.folder), "-p", str(self.port), "-U", USER)
+
+    def dumped(self) -> bytes:
+        """What is in its database `postgres`, as SQL."""
+        file = self.folder / "dumped.sql"
+        self.run("pg_dump", *self._here(), "-f", str(file), "postgres")
+        return file.read_bytes()
+
+    def load(self, dump: bytes) -> None:
+        """What another server has dumped, into the database `postgres`, which is empty."""
+        file = self.folder / "loaded.sql"
+        file.write_bytes(dump)
+        self.run("psql", *self._here(), "-q", "-v", "ON_ERROR_STOP=1", "-f", str(file), "postgres")
 
     def program(self, name: str) -> str:
         return str(self._programs / "bin" / name)

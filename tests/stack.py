@@ -178,7 +178,7 @@ def _prepared_folder():
     """What `manage.py prepare` leaves, kept in the cache of the tests under the hash of all that it reads."""
     folders = cache_folder() / "sites"
     folders.mkdir(parents=True, exist_ok=True)
-    kept = folders / _hash_of_what_is_prepared()
+    kept = folders / hash_of_what_is_prepared()
     with (folders / "lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # other processes of the tests wait instead of preparing one of their own
         if not kept.exists():
@@ -192,7 +192,7 @@ def _prepared_folder():
     return kept
 
 
-def _hash_of_what_is_prepared():
+def hash_of_what_is_prepared():
     found = hashlib.sha256(f"{django.get_version()} {sys.version}".encode())
     for path in map(ROOT.joinpath, PREPARED_FROM):
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
