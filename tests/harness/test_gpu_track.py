@@ -26,6 +26,7 @@ from benchmarks.harness import (
     find_task,
     judge,
     prepare_side_by_side,
+    timing_revision,
     tracks,
 )
 from benchmarks.harness.errors import ChildSurvived, NotAwake, RefereeError, SupervisorError
