@@ -287,12 +287,18 @@ def leaders_audit() -> int:
 def leaders_rejudge() -> int:
     """Queue leading entries that an earlier revision of the judge's timing has timed, a few at a time.
 
-    Returns their number. What has got no replayed score by it is tried again after a week.
+    Returns their number. One that stays an earlier revision's, as it was replayed before and is not now, is tried again
+    after a week; one without a verdict about the source after a day.
     """
     rejudged = Evaluation.objects.filter(reason=EvaluationReason.REJUDGE).exclude(state__in=FINISHED)
-    busy = Counter(rejudged.values_list("device_kind", flat=True))
-    rows = [row for row in _timed_earlier() if busy[row.device_kind_id] < LEADERS_AT_ONCE]
-    return _leaders_queued(rows[:LEADERS_AT_ONCE], EvaluationReason.REJUDGE, Priority.REJUDGE)
+    unfinished = Counter(rejudged.values_list("device_kind", flat=True))
+    full = [kind for kind, count in unfinished.items() if count >= LEADERS_AT_ONCE]
+    rows = []
+    for row in _timed_earlier().exclude(device_kind__in=full):
+        unfinished[row.device_kind_id] += 1
+        if unfinished[row.device_kind_id] <= LEADERS_AT_ONCE:
+            rows.append(row)
+    return _leaders_queued(rows, EvaluationReason.REJUDGE, Priority.REJUDGE)
 
 
 def _leaders_queued(rows: Iterable[Standing], reason: EvaluationReason, priority: Priority) -> int:

@@ -31,6 +31,7 @@ _OURS = (EvaluationReason.AUDIT, EvaluationReason.SITE_AUDIT, EvaluationReason.R
 _KEPT_SCORES = ("score", "score_lo", "score_hi", "timing_trust", "finished", "timing_revision", "conditions")
 _CHANCE = 1.1  # by which judgings of one code differ between machines and days at most
 APART = 1.25  # by which they differ for no honest reason: bounded calls of several short kernels also take longer
+_APART_ELSEWHERE = 2.0  # replayed ones on another machine, with other versions, or by another revision of the timing
 
 
 def holder_of(evaluation: Evaluation) -> str:
@@ -198,8 +199,8 @@ def _contradiction(evaluation: Evaluation, same_code: list[Evaluation], exact: l
     """Two judgings of the code are so far apart that one of them is wrong.
 
     A bound is too high rather than too low, so its gap explains no score below what was replayed, nor an audited one
-    below what was bounded. Nor does anything explain two replayed scores that were measured under the same conditions.
-    Only a confirmation after both has settled it; of what was deleted long ago it is not known when it ended.
+    below what was bounded. Little explains two replayed scores: less under the same conditions than under others. Only
+    a confirmation after both has settled it; of what was deleted long ago it is not known when it ended.
     """
     if all(item.timing_trust not in TIMINGS for item in same_code):
         return ""
@@ -208,7 +209,7 @@ def _contradiction(evaluation: Evaluation, same_code: list[Evaluation], exact: l
     def is_settled(item: Any) -> bool:
         return confirmed is not None and (item.finished is None or item.finished <= confirmed)
 
-    for high, low in _comparable(evaluation, scored):
+    for high, low, apart in _comparable(evaluation, scored):
         for highs, lows in (
             (high, [row for row in low if not is_settled(row)]),
             ([row for row in high if not is_settled(row)], low),
@@ -216,7 +217,7 @@ def _contradiction(evaluation: Evaluation, same_code: list[Evaluation], exact: l
             if not highs or not lows:
                 continue
             top, bottom = max(highs, key=_surely), min(lows, key=_most)
-            if _most(bottom) * APART < _surely(top):
+            if _most(bottom) * apart < _surely(top):
                 return (
                     f"Judgings of this source contradict each other: {top.score:.2f}× with {top.timing_trust} times, "
                     f"{bottom.score:.2f}× with {bottom.timing_trust} ones."
@@ -224,25 +225,28 @@ def _contradiction(evaluation: Evaluation, same_code: list[Evaluation], exact: l
     return ""
 
 
-def _comparable(evaluation: Evaluation, scored: list[Any]) -> Iterator[tuple[list[Any], list[Any]]]:
-    """Groups of which none in the first may have scored far more than one in the second.
+def _comparable(evaluation: Evaluation, scored: list[Any]) -> Iterator[tuple[list[Any], list[Any], float]]:
+    """Two groups of judgings, and how many times as much none in the first may have scored as one in the second.
 
-    Of replayed judgings under the same conditions only its owner's and those that the site has asked for: whoever
-    judges a copy must not put it under review.
+    Of replayed judgings only its owner's and those that the site has asked for: whoever judges a copy must not put it
+    under review.
     """
     for trust, lower in ((REPLAYED, BOUND_TRUSTS), (BOUNDED, (AUDITED,))):
-        yield [row for row in scored if row.timing_trust == trust], [row for row in scored if row.timing_trust in lower]
+        low = [row for row in scored if row.timing_trust in lower]
+        yield [row for row in scored if row.timing_trust == trust], low, APART
+    replayed = [row for row in scored if row.timing_trust == REPLAYED and _answers_for(evaluation, row)]
+    yield replayed, replayed, _APART_ELSEWHERE
     groups = defaultdict[tuple[int, str], list[Any]](list)
-    for row in scored:
-        if row.timing_trust == REPLAYED and row.conditions and _answers_for(evaluation, row):
+    for row in replayed:
+        if row.conditions:
             groups[row.timing_revision, row.conditions].append(row)
-    yield from ((rows, rows) for _, rows in sorted(groups.items()))
+    yield from ((rows, rows, APART) for _, rows in sorted(groups.items()))
 
 
 def _answers_for(evaluation: Evaluation, row: Any) -> bool:
     """Whether a judging, or what is remembered of one, is the owner's or one that the site has asked for."""
     if isinstance(row, DeletedScore):
-        return row.owner_id is not None and row.owner_id == evaluation.submission.owner_id
+        return row.for_site or (row.owner_id is not None and row.owner_id == evaluation.submission.owner_id)
     return row.reason in _OURS or _owner_of(row) == _owner_of(evaluation)
 
 
@@ -390,6 +394,6 @@ def remember(evaluations: Iterable[Evaluation]) -> None:
         elif item.score is not None and item.submission.owner_id is not None:
             scores = {name: getattr(item, name) for name in _KEPT_SCORES}
             about = {"owner_id": item.submission.owner_id, "language": item.submission.language}
-            scored.append(DeletedScore(**about, **columns, **scores))
+            scored.append(DeletedScore(**about, **columns, **scores, for_site=item.reason in _OURS))
     Refusal.objects.bulk_create(refused)
     DeletedScore.objects.bulk_create(scored)

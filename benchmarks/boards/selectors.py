@@ -13,12 +13,12 @@ from typing import Any
 from django.conf import settings
 from django.core.cache import caches
 from django.core.paginator import Page, Paginator
-from django.db.models import Avg, Count, Exists, F, Max, Min, OuterRef, Q, RowRange, Subquery, Sum, Window
+from django.db.models import Avg, Count, F, Max, Min, OuterRef, Q, RowRange, Subquery, Sum, Window
 from django.db.models.functions import Exp, Ln, Power
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 
-from ..harness import CPU, LANGUAGES, Verdict
+from ..harness import CPU, LANGUAGES, Verdict, timing_revision
 from ..models import (
     BaselineResult,
     ConfigResult,
@@ -33,7 +33,7 @@ from ..models import (
 )
 from ..querysets import counted
 from ..selectors import PAGE_ROWS, find_device_kind, page_by_key, page_of_keys, visible_standings
-from ..states import TIMINGS, MethodKind, Moderation, TaskVersionStatus, Visibility
+from ..states import REPLAYED, TIMINGS, MethodKind, Moderation, TaskVersionStatus, Visibility
 from .accuracy import largest_share
 from .labels import is_ranked
 from .orders import BY_RANK, in_order
@@ -187,7 +187,7 @@ def _records(key: BoardKey) -> list[Evaluation]:
 def _best_so_far(key: BoardKey, doubted: set[int]) -> list[Evaluation]:
     sound = Evaluation.objects.scored_on(key).filter(gated=False).exclude(submission__in=doubted)
     if key.device.device_class != CPU:
-        sound = sound.exclude(_is_timed_again())
+        sound = sound.exclude(_is_timed_again(key))
     for taken_off in (Submission.objects.moderated(), Submission.objects.not_public()):  # short: an index holds them
         sound = sound.exclude(submission__in=taken_off.order_by().values("pk"))
     counts: Any = F("score") if key.device.device_class == CPU else counted()  # on a processor an index holds it
@@ -198,12 +198,18 @@ def _best_so_far(key: BoardKey, doubted: set[int]) -> list[Evaluation]:
     return list(Evaluation.objects.with_holder().filter(pk__in=latest).order_by("finished", "pk"))
 
 
-def _is_timed_again() -> Exists:
-    """Whether a later revision of the judge's timing has scored the same text: the earlier score counts no longer."""
-    board = {name: OuterRef(name) for name in ("submission__blob", "task_version", "device_kind", "ruleset")}
-    return Exists(
-        Evaluation.objects.filter(score__isnull=False, timing_revision__gt=OuterRef("timing_revision"), **board)
+def _is_timed_again(key: BoardKey) -> Q:
+    """Whether the latest revision of the judge's timing has scored the text, at least as well known."""
+    latest, found = timing_revision("cuda"), Q()
+    scored = Evaluation.objects.scored_on(key).filter(timing_revision__gte=latest)
+    for trust in TIMINGS:
+        texts = scored.filter(timing_trust__in={REPLAYED, trust}).order_by().values("submission__blob")
+        found |= Q(timing_trust=trust, timing_revision__lt=latest, submission__blob__in=texts)
+    deleted = DeletedScore.objects.filter(
+        task_version=key.version, device_kind=key.device, ruleset=key.ruleset, timing_revision__gte=latest
     )
+    gone = deleted.filter(timing_trust=REPLAYED).order_by().values("source_sha256")
+    return found | Q(timing_revision__lt=latest, submission__blob__in=gone)
 
 
 def _in_question(key: BoardKey, records: list[Evaluation]) -> set[int]:

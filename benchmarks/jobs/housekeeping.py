@@ -55,7 +55,7 @@ def rejudge() -> None:
 
 @shared_task(name=queue.AUDIT_JOB, ignore_result=True, time_limit=60)
 def audit_leaders() -> None:
-    """Queue audits of leading entries that have none."""
+    """Queue leading entries that have no audit, or that an earlier revision of the judge's timing has timed."""
     services.leaders_audit()
     services.leaders_rejudge()
 

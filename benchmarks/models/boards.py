@@ -31,7 +31,7 @@ class Standing(models.Model):
     score_lo = models.FloatField()
     score_hi = models.FloatField()
     judgings = models.PositiveIntegerField(default=1)  # how many judgings of the same code are pooled
-    timing_revision = models.PositiveSmallIntegerField(default=0)  # the earliest of these
+    timing_revision = models.PositiveSmallIntegerField(default=0)  # that counts for them
     rank = models.PositiveIntegerField(null=True, blank=True)
     verified_at = models.DateTimeField()
     under_review = models.BooleanField(default=False)

@@ -115,6 +115,7 @@ class DeletedScore(models.Model):
     finished = models.DateTimeField(null=True)  # likewise
     timing_revision = models.PositiveSmallIntegerField(default=0)
     conditions = models.CharField(max_length=200, blank=True)
+    for_site = models.BooleanField(default=False)  # whether the site had asked for the judging
 
     class Meta:
         ordering: ClassVar = ["pk"]

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Count, Exists, Max, OuterRef, Q, QuerySet, Sum
@@ -23,6 +24,7 @@ from ..models import Evaluation, RejudgeBatch, RejudgeItem, RuleSet, StageResult
 from ..querysets import timed_earlier
 from ..states import (
     FINISHED,
+    REPLAYED,
     BatchState,
     EvaluationReason,
     Moderation,
@@ -136,7 +138,8 @@ def _matching(wanted: Wanted) -> Any:
     if wanted.older_versions:
         rows = rows.filter(task_version__status=TaskVersionStatus.RETIRED)
     if wanted.older_timing:
-        public = rows.filter(submission__visibility=Visibility.PUBLIC, score__isnull=False)
+        current = rows.filter(ruleset__name=settings.KBENCH_RULESET, task_version__status=TaskVersionStatus.ACTIVE)
+        public = current.filter(submission__visibility=Visibility.PUBLIC, score__isnull=False)
         rows = public.filter(timed_earlier()).exclude(Exists(_timed_since()))
     exact = {
         "device_kind__slug": wanted.device,
@@ -150,9 +153,13 @@ def _matching(wanted: Wanted) -> Any:
 
 
 def _timed_since() -> QuerySet[Evaluation]:
-    """Of the same text on the same board: judgings by the latest revision, and those that will be."""
-    board = {name: OuterRef(name) for name in ("submission__blob", "task_version", "device_kind", "ruleset")}
-    done = Q(score__isnull=False) & ~timed_earlier()
+    """Of the same submission on the same board: judgings by the latest revision, and those that will be.
+
+    One whose time is known less well does not count: the earlier score stands beside it.
+    """
+    board = {name: OuterRef(name) for name in ("submission", "task_version", "device_kind", "ruleset")}
+    as_well = Q(timing_trust=REPLAYED) | Q(timing_trust=OuterRef("timing_trust"))
+    done = Q(score__isnull=False) & ~timed_earlier() & as_well
     return Evaluation.objects.full().filter(done | ~Q(state__in=FINISHED), **board)
 
 

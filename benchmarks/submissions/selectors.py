@@ -14,7 +14,7 @@ from django.http import Http404
 
 from ..harness import Source, Verdict, what_counts
 from ..models import DeviceKind, Evaluation, Submission, Task, TaskVersion, Team
-from ..querysets import HEAVY, User, counted, teams_of_member
+from ..querysets import HEAVY, User, counted, teams_of_member, timed_earlier
 from ..selectors import evaluation_for, page_by_key, submission_for, visible_standings
 from ..states import EvaluationReason, Moderation, Origin, Priority, State
 
@@ -69,7 +69,8 @@ def exported(after: uuid.UUID | None, rows: int) -> list[Submission] | None:
 def identical(version: TaskVersion, source: Source, user: User, kind: DeviceKind) -> Evaluation | None:
     """The judging of exactly this source on this device kind that `user` may see: an own one first, then the newest.
 
-    What ended without saying anything about the source does not count, nor what still waits behind people.
+    What ended without saying anything about the source does not count, nor what still waits behind people, nor what an
+    earlier revision of the judge's timing has timed.
     """
     rows = Evaluation.objects.full().listable_for(user).with_context()
     rows = rows.filter(
@@ -80,7 +81,7 @@ def identical(version: TaskVersion, source: Source, user: User, kind: DeviceKind
         submission__language=source.language,
     ).exclude(state__in=(State.CANCELLED, State.EXPIRED))
     rows = rows.exclude(verdict__in=[verdict.value for verdict in Verdict if verdict.ours])
-    rows = rows.exclude(state=State.QUEUED, priority__gt=Priority.PERSON)
+    rows = rows.exclude(state=State.QUEUED, priority__gt=Priority.PERSON).exclude(timed_earlier())
     own = Case(When(submission__owner=user.pk, then=0), default=1) if user.is_authenticated else Value(1)
     found: Evaluation | None = rows.annotate(own=own).order_by("own", "-queued", "-pk").first()
     return found
