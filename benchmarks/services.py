@@ -59,7 +59,7 @@ IDENTICAL = "The same source was submitted before."
 _ENDED_EARLY = (State.CANCELLED, State.EXPIRED)
 _REPEATED_AFTER, _FAILED_REPEATED_AFTER = timedelta(days=1), timedelta(days=7)
 _AUDITS_OF_OURS = (EvaluationReason.AUDIT, EvaluationReason.SITE_AUDIT)
-_JUDGINGS_OF_OURS = (*_AUDITS_OF_OURS, EvaluationReason.REJUDGE)
+_REJUDGED = Q(reason=EvaluationReason.REJUDGE, priority=Priority.REJUDGE)  # not what an agent run confirms
 _OUR_FAULT = Q(verdict__in=[verdict.value for verdict in Verdict if verdict.ours])
 LEADERS_AT_ONCE = 4  # of a device kind, that are judged again because the judge's timing has changed
 
@@ -290,15 +290,19 @@ def leaders_rejudge() -> int:
     Returns their number. One that stays an earlier revision's, as it was replayed before and is not now, is tried again
     after a week; one without a verdict about the source after a day.
     """
-    rejudged = Evaluation.objects.filter(reason=EvaluationReason.REJUDGE).exclude(state__in=FINISHED)
+    rejudged = Evaluation.objects.filter(_REJUDGED).exclude(state__in=FINISHED)
     unfinished = Counter(rejudged.values_list("device_kind", flat=True))
     full = [kind for kind, count in unfinished.items() if count >= LEADERS_AT_ONCE]
-    rows = []
-    for row in _timed_earlier().exclude(device_kind__in=full):
-        unfinished[row.device_kind_id] += 1
-        if unfinished[row.device_kind_id] <= LEADERS_AT_ONCE:
-            rows.append(row)
-    return _leaders_queued(rows, EvaluationReason.REJUDGE, Priority.REJUDGE)
+    due, texts = [], set[tuple[int, int, str]]()
+    # Many may share a rank, so the rows themselves are read only of those that are queued.
+    figures = ("pk", "device_kind", "task_version", "evaluation__submission__blob")
+    for pk, kind, version, text in _timed_earlier().exclude(device_kind__in=full).values_list(*figures):
+        if unfinished[kind] < LEADERS_AT_ONCE and (kind, version, text) not in texts:
+            texts.add((kind, version, text))
+            unfinished[kind] += 1
+            due.append(pk)
+    rows = Standing.objects.with_context().select_related("ruleset", "task_version", "device_kind").filter(pk__in=due)
+    return _leaders_queued(rows.order_by("rank", "pk"), EvaluationReason.REJUDGE, Priority.REJUDGE)
 
 
 def _leaders_queued(rows: Iterable[Standing], reason: EvaluationReason, priority: Priority) -> int:
@@ -341,7 +345,8 @@ def _timed_earlier() -> QuerySet[Standing]:
     """Leading entries of an earlier revision that are not being judged, and have not been by us lately."""
     now = timezone.now()
     again = Q(state=State.DONE) & ~_OUR_FAULT & Q(queued__gte=now - _FAILED_REPEATED_AFTER)
-    lately = Q(reason__in=_JUDGINGS_OF_OURS) & (again | Q(queued__gte=now - _REPEATED_AFTER))
+    ours = Q(reason__in=_AUDITS_OF_OURS) | _REJUDGED
+    lately = ours & (again | Q(queued__gte=now - _REPEATED_AFTER))
     waiting = ~Q(state__in=FINISHED)
     return _leading().filter(timed_earlier("evaluation__")).exclude(Exists(_of_same_text().filter(waiting | lately)))
 

@@ -22,11 +22,10 @@ from ..models import (
     Refusal,
     Submission,
 )
-from ..states import AUDITED, BOUNDED, REPLAYED, TIMINGS, ActionKind, EvaluationReason, MethodKind, Moderation
+from ..states import AUDITED, BOUNDED, REPLAYED, TIMINGS, ActionKind, EvaluationReason, MethodKind, Moderation, Priority
 
 AUDIT, QUICK = EvaluationReason.AUDIT, EvaluationReason.QUICK
 AUDITS = (EvaluationReason.AUDIT, EvaluationReason.SITE_AUDIT, EvaluationReason.VERIFICATION)
-_OURS = (EvaluationReason.AUDIT, EvaluationReason.SITE_AUDIT, EvaluationReason.REJUDGE)
 # of a deleted judging
 _KEPT_SCORES = ("score", "score_lo", "score_hi", "timing_trust", "finished", "timing_revision", "conditions")
 _CHANCE = 1.1  # by which judgings of one code differ between machines and days at most
@@ -247,7 +246,13 @@ def _answers_for(evaluation: Evaluation, row: Any) -> bool:
     """Whether a judging, or what is remembered of one, is the owner's or one that the site has asked for."""
     if isinstance(row, DeletedScore):
         return row.for_site or (row.owner_id is not None and row.owner_id == evaluation.submission.owner_id)
-    return row.reason in _OURS or _owner_of(row) == _owner_of(evaluation)
+    return _is_for_site(row) or _owner_of(row) == _owner_of(evaluation)
+
+
+def _is_for_site(item: Evaluation) -> bool:
+    """Whether staff or housekeeping have asked for it. An agent run that confirms its best has other priority."""
+    is_rejudged = item.reason == EvaluationReason.REJUDGE and item.priority == Priority.REJUDGE
+    return is_rejudged or item.reason in (EvaluationReason.AUDIT, EvaluationReason.SITE_AUDIT)
 
 
 def _invalidated(evaluation: Evaluation, same_code: list[Evaluation], exact: list[Evaluation]) -> str:
@@ -394,6 +399,6 @@ def remember(evaluations: Iterable[Evaluation]) -> None:
         elif item.score is not None and item.submission.owner_id is not None:
             scores = {name: getattr(item, name) for name in _KEPT_SCORES}
             about = {"owner_id": item.submission.owner_id, "language": item.submission.language}
-            scored.append(DeletedScore(**about, **columns, **scores, for_site=item.reason in _OURS))
+            scored.append(DeletedScore(**about, **columns, **scores, for_site=_is_for_site(item)))
     Refusal.objects.bulk_create(refused)
     DeletedScore.objects.bulk_create(scored)

@@ -33,7 +33,7 @@ from ..models import (
 )
 from ..querysets import counted
 from ..selectors import PAGE_ROWS, find_device_kind, page_by_key, page_of_keys, visible_standings
-from ..states import REPLAYED, TIMINGS, MethodKind, Moderation, TaskVersionStatus, Visibility
+from ..states import TIMINGS, MethodKind, Moderation, TaskVersionStatus, Visibility
 from .accuracy import largest_share
 from .labels import is_ranked
 from .orders import BY_RANK, in_order
@@ -202,14 +202,15 @@ def _is_timed_again(key: BoardKey) -> Q:
     """Whether the latest revision of the judge's timing has scored the text, at least as well known."""
     latest, found = timing_revision("cuda"), Q()
     scored = Evaluation.objects.scored_on(key).filter(timing_revision__gte=latest)
+    board = {"task_version": key.version, "device_kind": key.device, "ruleset": key.ruleset}
+    deleted = DeletedScore.objects.filter(timing_revision__gte=latest, **board)
     for trust in TIMINGS:
-        texts = scored.filter(timing_trust__in={REPLAYED, trust}).order_by().values("submission__blob")
-        found |= Q(timing_trust=trust, timing_revision__lt=latest, submission__blob__in=texts)
-    deleted = DeletedScore.objects.filter(
-        task_version=key.version, device_kind=key.device, ruleset=key.ruleset, timing_revision__gte=latest
-    )
-    gone = deleted.filter(timing_trust=REPLAYED).order_by().values("source_sha256")
-    return found | Q(timing_revision__lt=latest, submission__blob__in=gone)
+        as_well = TIMINGS[: TIMINGS.index(trust) + 1]
+        texts = scored.filter(timing_trust__in=as_well).order_by().values("submission__blob")
+        gone = deleted.filter(timing_trust__in=as_well).order_by().values("source_sha256")
+        again = Q(submission__blob__in=texts) | Q(submission__blob__in=gone)
+        found |= Q(timing_trust=trust, timing_revision__lt=latest) & again
+    return found
 
 
 def _in_question(key: BoardKey, records: list[Evaluation]) -> set[int]:

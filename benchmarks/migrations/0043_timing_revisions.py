@@ -3,6 +3,15 @@
 from django.db import migrations, models
 
 
+def mark(apps, schema_editor):
+    """`prepare` writes anew the boards with several replayed judgings of one code: they may contradict each other now."""
+    rows = apps.get_model("benchmarks", "Standing").objects.filter(judgings__gt=1, evaluation__timing_trust="replayed")
+    deleted = apps.get_model("benchmarks", "DeletedScore").objects.filter(timing_trust="replayed")
+    due = {version for found in (rows, deleted) for version in found.values_list("task_version", flat=True).distinct()}
+    for version in due:
+        apps.get_model("benchmarks", "TaskVersion").objects.filter(pk=version).update(boards_due=True)
+
+
 class Migration(migrations.Migration):
 
     dependencies = [
@@ -40,4 +49,5 @@ class Migration(migrations.Migration):
             name='timing_revision',
             field=models.PositiveSmallIntegerField(default=0),
         ),
+        migrations.RunPython(mark, migrations.RunPython.noop),
     ]

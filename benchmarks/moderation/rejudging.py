@@ -14,7 +14,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Count, Exists, Max, OuterRef, Q, QuerySet, Sum
+from django.db.models import Count, Exists, ExpressionWrapper, F, Max, OuterRef, Q, QuerySet, Sum, TextField
 from django.utils import timezone
 
 from benchmarks.judgings.moves import evaluation_cancel
@@ -23,6 +23,7 @@ from benchmarks.services import Refused, evaluation_create
 from ..models import Evaluation, RejudgeBatch, RejudgeItem, RuleSet, StageResult, Standing, TaskVersion
 from ..querysets import timed_earlier
 from ..states import (
+    BOUNDED,
     FINISHED,
     REPLAYED,
     BatchState,
@@ -158,9 +159,11 @@ def _timed_since() -> QuerySet[Evaluation]:
     One whose time is known less well does not count: the earlier score stands beside it.
     """
     board = {name: OuterRef(name) for name in ("submission", "task_version", "device_kind", "ruleset")}
-    as_well = Q(timing_trust=REPLAYED) | Q(timing_trust=OuterRef("timing_trust"))
+    as_well = Q(timing_trust=REPLAYED) | Q(timing_trust=F("before")) | Q(before=BOUNDED)
     done = Q(score__isnull=False) & ~timed_earlier() & as_well
-    return Evaluation.objects.full().filter(done | ~Q(state__in=FINISHED), **board)
+    before = ExpressionWrapper(OuterRef("timing_trust"), output_field=TextField())
+    rows: QuerySet[Evaluation] = Evaluation.objects.full().annotate(before=before)
+    return rows.filter(done | ~Q(state__in=FINISHED), **board)
 
 
 def _in_order(rows: Any) -> Any:

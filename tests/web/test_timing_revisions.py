@@ -5,9 +5,11 @@ The fixtures' judgings have the latest revision; `earlier` is the one before it.
 
 from dataclasses import replace
 from datetime import timedelta
+from importlib import import_module
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
@@ -18,6 +20,7 @@ from benchmarks.accounts import ownership
 from benchmarks.boards.selectors import board_records
 from benchmarks.harness import Report, conditions_of, timing_revision
 from benchmarks.judgings import moves
+from benchmarks.judgings.recording import boards_complete
 from benchmarks.models import DeletedScore, Evaluation, RuleSet, Standing
 from benchmarks.moderation import decisions, rejudging
 from benchmarks.moderation.rejudging import Wanted
@@ -121,6 +124,15 @@ def test_an_audit_by_an_earlier_revision_stands_until_there_is_a_new_one() -> No
     assert (row.score, row.score_lo) == (pytest.approx(1.755, abs=0.001), pytest.approx(1.55, abs=0.001))
 
 
+def test_boards_are_written_anew_at_the_upgrade_if_judgings_may_contradict_each_other() -> None:
+    enter("olga", replayed(9.0), SAME)
+    enter("olga", replayed(8.9), SAME)
+    Evaluation.objects.filter(score__lt=9.0).update(score=1.0, score_lo=0.9, score_hi=1.1)
+    import_module("benchmarks.migrations.0043_timing_revisions").mark(apps, None)
+    boards_complete()
+    assert by("olga").under_review
+
+
 def test_earlier_scores_of_what_was_judged_again_hold_no_record() -> None:
     enter("olga", earlier(replayed(1.64)), SAME)
     enter("olga", replayed(1.58), SAME)
@@ -167,7 +179,8 @@ def test_what_the_site_has_asked_for_contradicts_though_somebody_else_deletes_it
     enter("cheat", on(replayed(9.00), "2.11"), SAME)
     copy = enter("copies", on(replayed(8.90), "2.11"), SAME)
     slow = {"score": 1.20, "score_lo": 1.18, "score_hi": 1.22}
-    Evaluation.objects.filter(pk=copy.pk).update(reason="rejudge" if by_site else "initial", **slow)
+    priority = Priority.REJUDGE if by_site else Priority.AGENT  # as of a run that confirms its best
+    Evaluation.objects.filter(pk=copy.pk).update(reason="rejudge", priority=priority, **slow)
     ownership.submission_delete(Evaluation.objects.get(pk=copy.pk).submission)
     assert DeletedScore.objects.get().for_site == by_site
     assert by("cheat").under_review == by_site
@@ -177,6 +190,8 @@ def test_conditions_are_known_if_all_of_them_are() -> None:
     known = {"gpu": "NVIDIA H200", "driver": "580", "torch": "2.11", "nvcc": "13.0", "cpu": "Xeon"}
     assert conditions_of(known) == "NVIDIA H200, 580, 2.11, 13.0, Xeon"
     assert [conditions_of({**known, name: None}) for name in known] == [""] * 5
+    of_triton = {**known, "nvcc": None, "compiler": "g++ 13"}
+    assert conditions_of(of_triton) == "NVIDIA H200, 580, 2.11, g++ 13, Xeon"
     assert len(conditions_of({**known, "torch": "x" * 999})) == 200
 
 
@@ -239,6 +254,9 @@ def test_staff_judge_entries_of_an_earlier_revision_again() -> None:
         reason="rejudge",
     )
     moves.record_report(factories.claimed_for_judging(factories.GPU), found(1.3, 1.2, 1.32, "bounded"))
+    bounded = enter("audited", earlier(found(1.2, 1.1, 1.3, "bounded")))
+    audited = enter("audited", found(1.2, 1.1, 1.3, "audited"))
+    Evaluation.objects.filter(pk=audited.pk).update(submission=bounded.submission)
     factories.judged(factories.passing(), owner=factories.user("cpu"))
     rules = RuleSet.objects.get()
     entry = by("twice").evaluation

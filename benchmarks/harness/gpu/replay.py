@@ -212,7 +212,7 @@ class Replay:
         )
 
     def _nothing_between(self, who: str) -> CallResult:
-        """An empty call of a baseline between timed ones, and one of its launch's executor, which decides nothing."""
+        """An empty call of a baseline between timed ones, and one of its launch's executor, which is only told."""
         executor = f"candidate{self._launch_of(who)}"
         made = {who: self._ask(who, 0, [], NOTHING), executor: self._empty(executor)}
         for name, answer in made.items():

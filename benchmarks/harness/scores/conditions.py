@@ -8,7 +8,7 @@ from typing import Any
 
 # On GPUs: 1 since an empty call, whose time is subtracted, is measured before the submission is loaded (2026-11-29).
 _REVISIONS = {"cuda": 1}
-_MACHINE = ("gpu", "driver", "torch", "nvcc", "cpu")  # of a report's environment
+_MACHINE = (("gpu",), ("driver",), ("torch",), ("nvcc", "compiler"), ("cpu",))  # of each the first that is known
 
 
 def timing_revision(device_class: str) -> int:
@@ -17,6 +17,9 @@ def timing_revision(device_class: str) -> int:
 
 
 def conditions_of(environment: Mapping[str, Any]) -> str:
-    """What two judgings on GPUs must share for their scores to agree; empty if a part of it is not known."""
-    known = [str(environment.get(name) or "") for name in _MACHINE]
+    """What two judgings on GPUs must share for their scores to agree; empty if a part of it is not known.
+
+    Machine, driver, torch and compiler, which is not nvcc for a Python submission.
+    """
+    known = [str(next(filter(None, map(environment.get, names)), "")) for names in _MACHINE]
     return ", ".join(known)[:200] if all(known) else ""
