@@ -336,9 +336,9 @@ def _deleted(table: Any, same_code: list[Evaluation], like: Q) -> QuerySet[Any]:
 def pooled_judgings(evaluation: Evaluation, same_code: list[Evaluation]) -> list[Any]:
     """Whose scores are pooled. Deleted judgings are as well, or the unlucky ones would be deleted.
 
-    Where the judge's timing has changed, none is of before the latest revision of those whose times are known best:
-    whoever had them judged, and whether or not they can be seen. So a code that was replayed gains nothing by avoiding
-    that later.
+    Where the judge's timing has changed, the latest revision of those whose times are known best counts, and later
+    ones: whoever had them judged, and whether or not they can be seen. So a code that was replayed gains no more by
+    avoiding that than the revision has changed.
     """
     scored = _scored(evaluation, same_code)
     best = min(map(how_known, scored))

@@ -307,7 +307,7 @@ def _distrust(evaluation: Evaluation) -> tuple[int, int]:
 
 
 def _about(judgings: list[Any]) -> dict[str, int]:
-    """Of what is pooled: how many there are to be seen, and the earliest revision that has timed them."""
+    """Of what is pooled: how many of them have not been deleted, and the revision of the timing that counts."""
     seen = sum(isinstance(item, Evaluation) for item in judgings)
     return {"judgings": max(1, seen), "timing_revision": min(item.timing_revision for item in judgings)}
 
