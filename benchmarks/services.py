@@ -6,7 +6,6 @@ evaluation on (`judgings/moves.py`).
 
 import uuid
 from collections import Counter
-from collections.abc import Iterable
 from datetime import timedelta
 from typing import cast
 
@@ -281,7 +280,10 @@ def leaders_audit() -> int:
     An audit during the first judging is not enough: the entry may have been private then, or others may have stood
     above it. An audit without a verdict about the source is repeated after a day, one whose tool failed after a week.
     """
-    return _leaders_queued(_unaudited(), EvaluationReason.SITE_AUDIT, Priority.AGENT)
+    due: dict[tuple[int, int, str], Standing] = {}
+    for row in _unaudited():
+        due.setdefault((row.task_version_id, row.device_kind_id, row.evaluation.submission.blob_id), row)
+    return sum(_leader_queued(row, EvaluationReason.SITE_AUDIT, Priority.AGENT) for row in due.values())
 
 
 def leaders_rejudge() -> int:
@@ -302,14 +304,8 @@ def leaders_rejudge() -> int:
             unfinished[kind] += 1
             due.append(pk)
     rows = Standing.objects.with_context().select_related("ruleset", "task_version", "device_kind").filter(pk__in=due)
-    return _leaders_queued(rows.order_by("rank", "pk"), EvaluationReason.REJUDGE, Priority.REJUDGE)
-
-
-def _leaders_queued(rows: Iterable[Standing], reason: EvaluationReason, priority: Priority) -> int:
-    due: dict[tuple[int, int, str], Standing] = {}
-    for row in rows:
-        due.setdefault((row.task_version_id, row.device_kind_id, row.evaluation.submission.blob_id), row)
-    return sum(_leader_queued(row, reason, priority) for row in due.values())
+    again = rows.order_by("rank", "pk")
+    return sum(_leader_queued(row, EvaluationReason.REJUDGE, Priority.REJUDGE) for row in again)
 
 
 def _leader_queued(row: Standing, reason: EvaluationReason, priority: Priority) -> bool:

@@ -8,22 +8,22 @@ context, and how far it does less the time of another one. Needs nvcc.
 """
 
 import ctypes
-import gc
 import json
-import random
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import median, stdev
+from statistics import stdev
 from typing import Any
 
-from benchmarks.harness.child.gpu.driver import Driver, pointer
+from benchmarks.harness.child.gpu.driver import pointer
 from lab.gpu.placement_probe import (
     KERNELS,
     ProbeClock,
     ProbeKernel,
     function_of,
+    in_contexts,
     measured_in_processes,
+    medians_by_turns_us,
     read_options,
 )
 
@@ -91,13 +91,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def measure(image: Path, contexts: int, calls: int) -> None:
-    driver, code = Driver(), image.read_bytes()
-    driver.open()
-    gc.disable()
-    for context in range(contexts):
-        if context:
-            driver.call("cuDevicePrimaryCtxReset_v2", ctypes.c_int(0))
-            driver.open()
+    code = image.read_bytes()
+    for context, driver in in_contexts(contexts):
         cold = BesideClock(driver)
         nothing = ProbeKernel(cold, function_of(driver, code, "nothing"), (), 1)
         programs: dict[str, Any] = {
@@ -118,11 +113,7 @@ def measure(image: Path, contexts: int, calls: int) -> None:
 
 def _medians_us(cold: BesideClock, programs: Mapping[str, Any], calls: int) -> dict[str, float]:
     """Of all but the empty call less that one."""
-    times_us: dict[str, list[float]] = {name: [] for name in programs}
-    for _ in range(calls):
-        for name in random.sample(list(programs), len(programs)):
-            times_us[name] += cold.times_us(programs[name], 1)
-    medians = {name: median(found) for name, found in times_us.items()}
+    medians = medians_by_turns_us(cold, programs, calls)
     return {name: round(us - (name != "empty") * medians["empty"], 3) for name, us in medians.items()}
 
 

@@ -10,27 +10,33 @@ takes may be subtracted from them. One context per process, since its addresses 
 """
 
 import ctypes
-import gc
 import json
 import math
 import os
-import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean, median, stdev
+from statistics import fmean, stdev
 from typing import Any
 
 from benchmarks.harness.child.gpu.driver import MEMORY_HANDLE_FD, Driver, Location, pointer, size_t, u64
 from benchmarks.harness.gpu.replay import INPUTS_AT, OUTPUTS_AT
 from lab.gpu.context_probe import BesideClock, Chain
-from lab.gpu.placement_probe import KERNELS, ProbeKernel, function_of, measured_in_processes, read_options
+from lab.gpu.placement_probe import (
+    KERNELS,
+    ProbeKernel,
+    function_of,
+    in_contexts,
+    measured_in_processes,
+    medians_by_turns_us,
+    read_options,
+)
 
 _MAPPED_BYTES = 256 << 20
 _LAUNCHES = 50
 _PINNED, _ON_DEVICE = 1, 1
 
 
-class _Properties(ctypes.Structure):
+class _Allocation(ctypes.Structure):
     """CUmemAllocationProp."""
 
     _fields_ = (
@@ -52,23 +58,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def measure(image: Path, contexts: int, calls: int) -> None:
-    driver, code = Driver(), image.read_bytes()
-    driver.open()
-    gc.disable()
-    for context in range(contexts):
-        if context:
-            driver.call("cuDevicePrimaryCtxReset_v2", ctypes.c_int(0))
-            driver.open()
+    code = image.read_bytes()
+    for context, driver in in_contexts(contexts):
         cold = BesideClock(driver)
         nothing = ProbeKernel(cold, function_of(driver, code, "nothing"), (), 1)
         programs: dict[str, Any] = {"empty": None, "1 of nothing": nothing, "4 of nothing": Chain(nothing, 4)}
         for stage, prepare in _stages(cold, code).items():
             prepare()
-            times_us: dict[str, list[float]] = {name: [] for name in programs}
-            for _ in range(calls):
-                for name in random.sample(list(programs), len(programs)):
-                    times_us[name] += cold.times_us(programs[name], 1)
-            medians = {name: round(median(found), 3) for name, found in times_us.items()}
+            medians = {name: round(us, 3) for name, us in medians_by_turns_us(cold, programs, calls).items()}
             print(json.dumps({"context": context, "stage": stage, **medians}))
 
 
@@ -108,7 +105,7 @@ def _stages(cold: BesideClock, code: bytes) -> dict[str, Callable[[], object]]:
 
 def _shareable(driver: Driver) -> int:
     handle, fd = u64(), ctypes.c_int(-1)
-    properties = _Properties(_PINNED, MEMORY_HANDLE_FD, Location(_ON_DEVICE, 0))
+    properties = _Allocation(_PINNED, MEMORY_HANDLE_FD, Location(_ON_DEVICE, 0))
     driver.call("cuMemCreate", ctypes.byref(handle), size_t(_MAPPED_BYTES), ctypes.byref(properties), u64(0))
     driver.call("cuMemExportToShareableHandle", ctypes.byref(fd), handle, ctypes.c_int(MEMORY_HANDLE_FD), u64(0))
     return fd.value

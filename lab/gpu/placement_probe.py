@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, median, stdev, variance
 from typing import Any, NamedTuple
@@ -109,14 +109,30 @@ def measured_in_processes(module: str, options: argparse.Namespace) -> list[dict
     return lines
 
 
-def measure(image: Path, contexts: int, calls: int) -> None:
-    driver, code = Driver(), image.read_bytes()
+def in_contexts(contexts: int) -> Iterator[tuple[int, Driver]]:
+    """One context of this process after the other, by its number."""
+    driver = Driver()
     driver.open()
     gc.disable()
     for context in range(contexts):
         if context:
             driver.call("cuDevicePrimaryCtxReset_v2", ctypes.c_int(0))
             driver.open()
+        yield context, driver
+
+
+def medians_by_turns_us(cold: ProbeClock, programs: Mapping[str, Any], calls: int) -> dict[str, float]:
+    """Of so many calls of each program; of a program that is None of empty calls."""
+    times_us: dict[str, list[float]] = {name: [] for name in programs}
+    for _ in range(calls):
+        for name in random.sample(list(programs), len(programs)):
+            times_us[name] += cold.times_us(programs[name], 1)
+    return {name: median(found) for name, found in times_us.items()}
+
+
+def measure(image: Path, contexts: int, calls: int) -> None:
+    code = image.read_bytes()
+    for context, driver in in_contexts(contexts):
         cold = ProbeClock(driver)
         empty_us = median(cold.times_us(None, 5 * calls))
         codes, rooms = (
