@@ -101,6 +101,7 @@ class Round:
         self._named, self._built, self._over, self._screened = (_gate(len(self.names)) for _ in range(4))
         self._room = asyncio.Semaphore(self.book.state.config.concurrency)
         self._bench = asyncio.Semaphore(self.book.state.config.judgings_at_once)
+        self._finalists = finalists(self.book.state.config)
 
     async def run(self) -> None:
         """Returns when no slot is at work. Raises errors of the log. If cancelled, it leaves no task running."""
@@ -119,8 +120,13 @@ class Round:
     async def _slot(self, place: int) -> None:
         try:
             async with self._room:
-                if self._may_start(place):
-                    await self._advance(place)
+                if not self._may_start(place):
+                    return
+                await self._prepare(place)
+                if self._finalists is None:
+                    await self._settle(place)
+            if self._finalists is not None:
+                await self._settle(place)
         finally:
             for gate in (self._named, self._built, self._over, self._screened):
                 gate.leave(place)
@@ -132,7 +138,8 @@ class Round:
             return True
         return not self.hold.is_set() and self.asked_to_pause is None and self._covered(candidate)
 
-    async def _advance(self, place: int) -> None:
+    async def _prepare(self, place: int) -> None:
+        """Until the candidate is screened."""
         if self._candidate(place).state == "proposing":
             await self._propose(place)
         if self._candidate(place).state == "proposed":
@@ -142,11 +149,17 @@ class Round:
         if self._candidate(place).state in ("proposed", "verified"):
             await self._verify(place)
         self._screened.leave(place)
+
+    async def _settle(self, place: int) -> None:
+        """Until the candidate is judged, or is known not to need it.
+
+        If there are finals, this waits until all are screened. So it takes none of the places of those at work.
+        """
         if self._candidate(place).state in ("proposed", "verified"):
             await self._built.turn(place)
             await self._reuse(place)
-        if self._candidate(place).state in ("proposed", "verified"):
-            await self._reach_finals(place)
+        if self._candidate(place).state in ("proposed", "verified") and self._finalists is not None:
+            await self._reach_finals(place, self._finalists)
         if self._candidate(place).state in ("proposed", "verified", "judging"):
             await self._await_judging(place)
 
@@ -274,14 +287,8 @@ class Round:
         if result is not None and not result.ours:
             self._finish(candidate, result, Cost(), reused_from=other.id)
 
-    async def _reach_finals(self, place: int) -> None:
-        """Drops the candidate if the run judges only the best of a generation by screening and it is not one of them.
-
-        Each slot waits here until the last one is screened. So it is done only if all slots may work at once.
-        """
-        count, config = finalists(self.book.state.config), self.book.state.config
-        if count is None or config.concurrency < len(self.names):
-            return
+    async def _reach_finals(self, place: int, count: int) -> None:
+        """Waits until all are screened. Drops the candidate if so many have better estimates."""
         for slot in self._screened.passed:
             await slot.wait()
         timed = [(estimate_of(self._candidate(other)), -other) for other in range(len(self.names))]

@@ -103,7 +103,7 @@ async def at_once(seconds: float) -> None:
 
 
 def simulate(seed: int) -> tuple[RunState, list[LogEvent]]:
-    """One run; every fourth is stopped on the way, every fifth crashes and goes on."""
+    """One run; every third has finals, every fourth is stopped on the way, every fifth crashes and goes on."""
     rng, log = Rng(seed, "simulation"), Recorded()
     config = RunConfig(
         TASK.name,
@@ -115,6 +115,7 @@ def simulate(seed: int) -> tuple[RunState, list[LogEvent]]:
         judging_bound_s=20.0,
         seed=seed,
         plateau=6,
+        options={"finalists": 1} if seed % 3 == 0 else {},
     )
     stop_at = rng.integers(60) if seed % 4 == 0 else 10**9
 
