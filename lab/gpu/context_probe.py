@@ -1,10 +1,10 @@
 """Whether a small call tells how slow the context of a process is: `python -m lab.gpu.context_probe`.
 
-In each of several contexts of several processes it times empty calls, one to four kernels that do nothing, and
-two that read memory, by the clock of replayed calls, in turn and with a cold cache: once when the same context has
-emptied it, and once when another one has, as the referee does. Each line of stdout is JSON: the medians of one context
-in microseconds, of all but the empty call less that one. The last line says how far each scatters from context to
-context, and how far it does less the time of another one. Needs nvcc.
+In each of several contexts of several processes it times empty calls, one to eight kernels that do nothing, and two
+that read memory, alone and four times, by the clock of replayed calls, in turn and with a cold cache: once when the
+same context has emptied it, and once when another one has, as the referee does. Each line of stdout is JSON: the
+medians of one context in microseconds, of all but the empty call less that one. The last line says how far each
+scatters from context to context, and how far it does less the time of another one. Needs nvcc.
 """
 
 import ctypes
@@ -27,6 +27,7 @@ from lab.gpu.placement_probe import (
     read_options,
 )
 
+CHAINS = (1, 2, 3, 4, 6, 8)  # kernels in a row
 _BESIDE = ", another context"
 _REFERENCES = tuple(f"{name}{which}" for which in ("", _BESIDE) for name in ("empty", "1 of nothing", "4 of nothing"))
 
@@ -97,11 +98,12 @@ def measure(image: Path, contexts: int, calls: int) -> None:
         nothing = ProbeKernel(cold, function_of(driver, code, "nothing"), (), 1)
         programs: dict[str, Any] = {
             "empty": None,
-            **{f"{count} of nothing": Chain(nothing, count) for count in (1, 2, 4)},
+            **{f"{count} of nothing": Chain(nothing, count) for count in CHAINS},
         }
         for name, (blocks, count) in KERNELS.items():
             words = (driver.allocate(4 * count), driver.allocate(4 * count), ctypes.c_int(count))
             programs[name] = ProbeKernel(cold, function_of(driver, code, "sum"), words, blocks)
+            programs[f"4 of {name}"] = Chain(programs[name], 4)
         told = _medians_us(cold, programs, calls)
         cold.open_another_context()
         cold.pause()

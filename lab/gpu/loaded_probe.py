@@ -19,7 +19,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from benchmarks.harness.child.gpu.driver import MEMORY_HANDLE_FD, Driver, Location, pointer, size_t, u64
-from benchmarks.harness.gpu.replay import INPUTS_AT, OUTPUTS_AT
+from benchmarks.harness.gpu.shared_memory import INPUTS_AT, OUTPUTS_AT
 from lab.gpu.context_probe import BesideClock, Chain
 from lab.gpu.placement_probe import (
     KERNELS,

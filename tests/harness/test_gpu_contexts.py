@@ -14,6 +14,7 @@ from benchmarks.harness.child.gpu import executor
 from benchmarks.harness.child.gpu.clock import Clock
 from benchmarks.harness.child.gpu.driver import Driver, DriverError
 from benchmarks.harness.gpu.contexts import Contexts, contexts_of
+from benchmarks.harness.measuring.session import NOTHING
 from tests.harness.test_gpu_replay import ANSWER, NO_CONTEXT, UNSEEN, FakeActor, FakeGpu, Work, replay_of
 
 
@@ -72,6 +73,21 @@ def test_processes_are_asked_there_and_back_before_anything_is_captured() -> Non
     assert replay.contexts.surplus_us == pytest.approx({"baseline0": -0.1, "candidate0": 0.1})
     assert replay.nothing_us["baseline0"] == 2.0, "as it was asked for with the context, not what it takes now"
     assert order == ["baseline", "candidate", *["candidate", "baseline", "baseline", "candidate"] * 2]
+
+
+def test_empty_calls_between_timed_ones_are_made_like_these_and_each_process_is_first_in_turn() -> None:
+    order = list[str]()
+    actors = {"baseline": FakeActor(*[ANSWER] * 3), "executor": FakeActor(*[ANSWER] * 3)}
+    for name, actor in actors.items():
+        actor.link.send = lambda name=name, **_: order.append(name)
+    replay = replay_of(executor=actors["executor"])
+    replay.crew.baselines = [actors["baseline"]]  # type: ignore[list-item]
+    replay.referee.ask = lambda what, who, **_: order.append(f"{what} for {who}")  # type: ignore[method-assign]
+    for _ in range(3):
+        replay.call("baseline0", 0, 0, NOTHING, compared=False)
+    baseline, executor = ["stage for baseline0", "baseline"], ["stage for candidate0", "executor"]
+    assert order == [*baseline, *executor, *executor, *baseline, *baseline, *executor]
+    assert {who: len(times_us) for who, times_us in replay.between_us.items()} == {"baseline0": 3, "candidate0": 3}
 
 
 def test_a_process_makes_empty_calls_and_calls_of_kernels_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:

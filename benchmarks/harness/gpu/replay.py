@@ -37,12 +37,11 @@ from .device_code import device_code
 from .record import (
     ALL_PARAMETERS_MAX_BYTES,
     NODES_MAX,
-    MemorySpans,
     NotReplayable,
     RecordedCall,
-    Span,
 )
 from .recording import CallRecording, failed_of, not_replayable
+from .shared_memory import INPUTS_AT, OUTPUTS_AT, Shared
 from .word_times import (
     MEASURED,
     SAMPLED_MAX_US,
@@ -52,7 +51,6 @@ from .word_times import (
     surely_us,
 )
 
-INPUTS_AT, OUTPUTS_AT = 0x5000_0000_0000, 0x6000_0000_0000
 _TRIES, _LATE_TRIES = 25, 5
 _SAMPLES = 5  # of which the last counts, even if all were late
 _NULL_CALLS, _NULL_TRIES = 25, 100
@@ -70,25 +68,6 @@ _Answers = tuple[dict[str, Any], dict[str, Any]]  # of who made a call, and of t
 
 class _Unqueued(Exception):
     """The launches of a call take too long to queue, or keep the host from seeing when the call ends."""
-
-
-@dataclass(frozen=True)
-class Shared:
-    """The memory mapped by recorder and executors at the same addresses."""
-
-    inputs_fd: int
-    arena_fds: Sequence[int]  # of baseline and submission in each launch, one after the other
-    input_bytes: int
-    arena_bytes: Sequence[int]
-
-    @property
-    def memory(self) -> MemorySpans:
-        return MemorySpans(Span(INPUTS_AT, self.input_bytes), Span(OUTPUTS_AT, self.arena_bytes[1]))
-
-    def hand(self, actor: Actor, arena: int, *more_fds: int) -> None:
-        """Passes the inputs and an arena to a process."""
-        sizes = {"input_bytes": self.input_bytes, "output_bytes": self.arena_bytes[arena]}
-        actor.link.send_descriptors([self.inputs_fd, self.arena_fds[arena], *more_fds], **sizes)
 
 
 @dataclass(frozen=True)
@@ -212,12 +191,17 @@ class Replay:
         )
 
     def _nothing_between(self, who: str) -> CallResult:
-        """An empty call of a baseline between timed ones, and one of its launch's executor, which is only told."""
-        executor = f"candidate{self._launch_of(who)}"
-        made = {who: self._ask(who, 0, [], NOTHING), executor: self._empty(executor)}
-        for name, answer in made.items():
-            self.between_us[name] += [float(answer["call_us"])] * is_worth(answer)
-        return CallResult(Status.OK, wall_us=float(made[who]["call_us"]), resume_us=0.0, event_us=None)
+        """An empty call of a baseline between timed ones, and one of its launch's executor, which is only told.
+
+        Both are made as timed calls are, and by turns each is the first.
+        """
+        pair, made = [who, f"candidate{self._launch_of(who)}"], dict[str, float]()
+        for name in reversed(pair) if len(self.between_us[who]) % 2 else pair:
+            self.referee.ask("stage", who=name, config=0, places=[])
+            answer = self._ask(who, 0, [], NOTHING) if name == who else self._empty(name)
+            made[name] = float(answer["call_us"])
+            self.between_us[name] += [made[name]] * is_worth(answer)
+        return CallResult(Status.OK, wall_us=made[who], resume_us=0.0, event_us=None)
 
     def burst_us(self, who: str, config: int, count: int, usual: Lateness) -> float:
         """Time per call of `count` calls of the submission back to back, each on inputs of its own. Raises Fault."""

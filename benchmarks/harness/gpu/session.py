@@ -45,9 +45,10 @@ from .gaps import replayed_baselines
 from .lack import end_waiting, is_crowded, lack_is_told, lacks_anyway, needs_more, next_time_alone, note_anyway
 from .marks import COUNT_MAX, mark_of, mark_of_task
 from .record import NotReplayable
-from .replay import INPUTS_AT, OUTPUTS_AT, Captured, Replay, Shared
+from .replay import Captured, Replay
 from .results import result_of
 from .room import demand_room, somebody_waits
+from .shared_memory import INPUTS_AT, OUTPUTS_AT, Shared
 from .warming import warm
 from .word_times import Lateness
 
