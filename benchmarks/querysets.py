@@ -72,12 +72,9 @@ def counted(evaluation: str = "") -> Case:
     return Case(When(**{f"{evaluation}timing_trust__in": BOUND_TRUSTS}, then=F("score_lo")), default=F("score"))
 
 
-def timed_earlier(evaluation: str = "") -> Q:
-    """Judgings on GPUs, or rows with such ones, by an earlier revision of the judge's timing.
-
-    `evaluation` leads from the row to a judging, as for `counted`.
-    """
-    return Q(**{f"{evaluation}timing_trust__in": TIMINGS}, timing_revision__lt=timing_revision("cuda"))
+def timed_earlier() -> Q:
+    """Judgings on GPUs by an earlier revision of the judge's timing."""
+    return Q(timing_trust__in=TIMINGS, timing_revision__lt=timing_revision("cuda"))
 
 
 def best_known_first(evaluation: str = "evaluation__") -> Case:

@@ -6,6 +6,7 @@ evaluation on (`judgings/moves.py`).
 
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from datetime import timedelta
 from typing import cast
 
@@ -18,7 +19,7 @@ from django.utils import timezone
 from . import quotas
 from .boards.reviews import AUDITS
 from .boards.standings import AUDITED_PLACES
-from .harness import CPU, Source, Verdict, source_key
+from .harness import CPU, Source, Verdict, source_key, timing_revision
 from .judgings.moves import tell
 from .judgings.queue import wake_check, wake_compile, wake_judge, wake_profile
 from .models import (
@@ -35,12 +36,12 @@ from .models import (
     TaskVersion,
     Team,
 )
-from .querysets import timed_earlier
 from .selectors import alive_workers, find_device_kind
 from .states import (
     AUDITED,
     BOUNDED,
     FINISHED,
+    TIMINGS,
     CheckState,
     EvaluationReason,
     Origin,
@@ -280,17 +281,17 @@ def leaders_audit() -> int:
     An audit during the first judging is not enough: the entry may have been private then, or others may have stood
     above it. An audit without a verdict about the source is repeated after a day, one whose tool failed after a week.
     """
-    due: dict[tuple[int, int, str], Standing] = {}
+    due: dict[tuple[int, int, str], int] = {}
     for row in _unaudited():
-        due.setdefault((row.task_version_id, row.device_kind_id, row.evaluation.submission.blob_id), row)
-    return sum(_leader_queued(row, EvaluationReason.SITE_AUDIT, Priority.AGENT) for row in due.values())
+        due.setdefault((row.task_version_id, row.device_kind_id, row.evaluation.submission.blob_id), row.pk)
+    return sum(_leader_queued(pk, _unaudited, EvaluationReason.SITE_AUDIT, Priority.AGENT) for pk in due.values())
 
 
 def leaders_rejudge() -> int:
-    """Queue leading entries that an earlier revision of the judge's timing has timed, a few at a time.
+    """Queue leading entries that the site should judge itself, a few at a time. Returns their number.
 
-    Returns their number. One that stays an earlier revision's, as it was replayed before and is not now, is tried again
-    after a week; one without a verdict about the source after a day.
+    Those that an earlier revision of the judge's timing has timed, and those whose replayed judgings by several people
+    are far apart. One that stays so is tried again after a week, one without a verdict about the source after a day.
     """
     rejudged = Evaluation.objects.filter(_REJUDGED).exclude(state__in=FINISHED)
     unfinished = Counter(rejudged.values_list("device_kind", flat=True))
@@ -298,29 +299,34 @@ def leaders_rejudge() -> int:
     due, texts = [], set[tuple[int, int, str]]()
     # Many may share a rank, so the rows themselves are read only of those that are queued.
     figures = ("pk", "device_kind", "task_version", "evaluation__submission__blob")
-    for pk, kind, version, text in _timed_earlier().exclude(device_kind__in=full).values_list(*figures):
+    for pk, kind, version, text in _due_again().exclude(device_kind__in=full).values_list(*figures):
         if unfinished[kind] < LEADERS_AT_ONCE and (kind, version, text) not in texts:
             texts.add((kind, version, text))
             unfinished[kind] += 1
             due.append(pk)
-    rows = Standing.objects.with_context().select_related("ruleset", "task_version", "device_kind").filter(pk__in=due)
-    again = rows.order_by("rank", "pk")
-    return sum(_leader_queued(row, EvaluationReason.REJUDGE, Priority.REJUDGE) for row in again)
+    return sum(_leader_queued(pk, _due_again, EvaluationReason.REJUDGE, Priority.REJUDGE) for pk in due)
 
 
-def _leader_queued(row: Standing, reason: EvaluationReason, priority: Priority) -> bool:
-    """False if the submission has just been deleted."""
+def _leader_queued(
+    pk: int, due: Callable[[], QuerySet[Standing]], reason: EvaluationReason, priority: Priority
+) -> bool:
+    """Asks again with the row locked, or two housekeepers would queue it twice. False if it is not due any more."""
     try:
-        evaluation_create(
-            row.evaluation.submission,
-            version=row.task_version,
-            device_kind=row.device_kind,
-            ruleset=row.ruleset,
-            reason=reason,
-            priority=priority,
-            supersedes=row.evaluation,
-        )
-    except IntegrityError:
+        with transaction.atomic():
+            Standing.objects.select_for_update().filter(pk=pk).first()
+            row = due().filter(pk=pk).first()
+            if row is None:
+                return False
+            evaluation_create(
+                row.evaluation.submission,
+                version=row.task_version,
+                device_kind=row.device_kind,
+                ruleset=row.ruleset,
+                reason=reason,
+                priority=priority,
+                supersedes=row.evaluation,
+            )
+    except IntegrityError:  # the submission has just been deleted
         return False
     return True
 
@@ -337,14 +343,15 @@ def _unaudited() -> QuerySet[Standing]:
     return _leading().filter(~Exists(audits), evaluation__timing_trust=BOUNDED)
 
 
-def _timed_earlier() -> QuerySet[Standing]:
-    """Leading entries of an earlier revision that are not being judged, and have not been by us lately."""
-    now = timezone.now()
+def _due_again() -> QuerySet[Standing]:
+    """Leading entries that the site should judge itself, and whose submission it has not had judged lately."""
+    now, revision = timezone.now(), timing_revision("cuda")
+    earlier = Q(timing_revision__lt=revision) | Q(evaluation__timing_revision__lt=revision)
     again = Q(state=State.DONE) & ~_OUR_FAULT & Q(queued__gte=now - _FAILED_REPEATED_AFTER)
-    ours = Q(reason__in=_AUDITS_OF_OURS) | _REJUDGED
-    lately = ours & (again | Q(queued__gte=now - _REPEATED_AFTER))
-    waiting = ~Q(state__in=FINISHED)
-    return _leading().filter(timed_earlier("evaluation__")).exclude(Exists(_of_same_text().filter(waiting | lately)))
+    lately = again | Q(queued__gte=now - _REPEATED_AFTER) | ~Q(state__in=FINISHED)
+    ours = _of_same_text().filter(Q(reason__in=_AUDITS_OF_OURS) | _REJUDGED)
+    judged = ours.filter(lately, submission=OuterRef("evaluation__submission"))
+    return _leading().filter(Q(is_contested=True) | earlier, ~Exists(judged), evaluation__timing_trust__in=TIMINGS)
 
 
 def _of_same_text() -> QuerySet[Evaluation]:
@@ -361,7 +368,7 @@ def _leading() -> QuerySet[Standing]:
     rows = Standing.objects.with_context().select_related("ruleset", "task_version", "device_kind")
     leading = rows.filter(rank__lte=AUDITED_PLACES, device_kind__in=judges.values("device_kind"))
     judged_now = leading.filter(ruleset__name=settings.KBENCH_RULESET, task_version__status=TaskVersionStatus.ACTIVE)
-    return judged_now.order_by("rank", "pk")
+    return judged_now.order_by("rank", "verified_at", "pk")
 
 
 def _refuse_if_closed(version: TaskVersion) -> None:

@@ -199,51 +199,86 @@ def _contradiction(evaluation: Evaluation, same_code: list[Evaluation], exact: l
 
     A bound is too high rather than too low, so its gap explains no score below what was replayed, nor an audited one
     below what was bounded. Little explains two replayed scores: less under the same conditions than under others. Only
-    a confirmation after both has settled it; of what was deleted long ago it is not known when it ended.
+    a confirmation after both has settled it, and then replayed scores between those that it has seen; of what was
+    deleted long ago it is not known when it ended.
     """
     if all(item.timing_trust not in TIMINGS for item in same_code):
         return ""
-    confirmed, scored = max(_confirmations(exact), default=None), _scored(evaluation, same_code)
-
-    def is_settled(item: Any) -> bool:
-        return confirmed is not None and (item.finished is None or item.finished <= confirmed)
-
-    for high, low, apart in _comparable(evaluation, scored):
-        for highs, lows in (
-            (high, [row for row in low if not is_settled(row)]),
-            ([row for row in high if not is_settled(row)], low),
-        ):
-            if not highs or not lows:
-                continue
-            top, bottom = max(highs, key=_surely), min(lows, key=_most)
-            if _most(bottom) * apart < _surely(top):
-                return (
-                    f"Judgings of this source contradict each other: {top.score:.2f}× with {top.timing_trust} times, "
-                    f"{bottom.score:.2f}× with {bottom.timing_trust} ones."
-                )
+    scored, is_settled = _scored(evaluation, same_code), _settled_by_staff(exact)
+    own = [row for row in _replayed(scored) if _answers_for(evaluation, row)]
+    pairs = [*_of_other_trust(scored, is_settled), *_far_apart(own, is_settled)]
+    for top, bottom in pairs:
+        return (
+            f"Judgings of this source contradict each other: {top.score:.2f}× with {top.timing_trust} times, "
+            f"{bottom.score:.2f}× with {bottom.timing_trust} ones."
+        )
     return ""
 
 
-def _comparable(evaluation: Evaluation, scored: list[Any]) -> Iterator[tuple[list[Any], list[Any], float]]:
-    """Two groups of judgings, and how many times as much none in the first may have scored as one in the second.
+_IsSettled = Callable[[Any], bool]
 
-    Of replayed judgings only its owner's and those that the site has asked for: whoever judges a copy must not put it
-    under review.
-    """
+
+def _settled_by_staff(exact: list[Evaluation]) -> _IsSettled:
+    """Tells of a judging whether staff have confirmed the code after it."""
+    confirmed = max(_confirmations(exact), default=None)
+    return lambda row: confirmed is not None and (row.finished is None or row.finished <= confirmed)
+
+
+def _of_other_trust(scored: list[Any], is_settled: _IsSettled) -> Iterator[tuple[Any, Any]]:
+    """A score and one whose times are known worse, or better than bounded ones, that is too far below it."""
     for trust, lower in ((REPLAYED, BOUND_TRUSTS), (BOUNDED, (AUDITED,))):
+        high = [row for row in scored if row.timing_trust == trust]
         low = [row for row in scored if row.timing_trust in lower]
-        yield [row for row in scored if row.timing_trust == trust], low, APART
-    replayed = [row for row in scored if row.timing_trust == REPLAYED and _answers_for(evaluation, row)]
-    yield replayed, replayed, _APART_ELSEWHERE
+        yield from _pairs(high, [row for row in low if not is_settled(row)], APART)
+        yield from _pairs([row for row in high if not is_settled(row)], low, APART)
+
+
+def _far_apart(replayed: list[Any], is_settled: _IsSettled) -> Iterator[tuple[Any, Any]]:
+    """A high and a low score that differ by more than their conditions explain, and that nobody has settled."""
+    settled = [row for row in replayed if is_settled(row)]
+    for rows, apart in _under_like_conditions(replayed):
+        new = [row for row in rows if not is_settled(row) and not _is_between(settled, row, apart)]
+        yield from _pairs(rows, new, apart)
+        yield from _pairs(new, rows, apart)
+
+
+def _under_like_conditions(replayed: list[Any]) -> Iterator[tuple[list[Any], float]]:
+    """Groups of judgings, and how many times as much none may have scored as another one of its group."""
+    yield replayed, _APART_ELSEWHERE
     groups = defaultdict[tuple[int, str], list[Any]](list)
     for row in replayed:
         if row.conditions:
             groups[row.timing_revision, row.conditions].append(row)
-    yield from ((rows, rows, APART) for _, rows in sorted(groups.items()))
+    yield from ((rows, APART) for _, rows in sorted(groups.items()))
+
+
+def _pairs(high: list[Any], low: list[Any], apart: float) -> Iterator[tuple[Any, Any]]:
+    """The highest and the lowest, if they contradict each other."""
+    if high and low:
+        top, bottom = max(high, key=_surely), min(low, key=_most)
+        if _contradicts(top, bottom, apart):
+            yield top, bottom
+
+
+def _contradicts(high: Any, low: Any, apart: float) -> bool:
+    return _most(low) * apart < _surely(high)
+
+
+def _is_between(settled: list[Any], row: Any, apart: float) -> bool:
+    """Whether what staff have seen reaches as low and as high."""
+    is_as_low = any(not _contradicts(seen, row, apart) for seen in settled)
+    return is_as_low and any(not _contradicts(row, seen, apart) for seen in settled)
+
+
+def _replayed(scored: list[Any]) -> list[Any]:
+    return [row for row in scored if row.timing_trust == REPLAYED]
 
 
 def _answers_for(evaluation: Evaluation, row: Any) -> bool:
-    """Whether a judging, or what is remembered of one, is the owner's or one that the site has asked for."""
+    """Whether a judging, or what is remembered of one, is the owner's or one that the site has asked for.
+
+    Only such judgings can put an entry under review: whoever judges a copy must not.
+    """
     if isinstance(row, DeletedScore):
         return row.for_site or (row.owner_id is not None and row.owner_id == evaluation.submission.owner_id)
     return _is_for_site(row) or _owner_of(row) == _owner_of(evaluation)
@@ -338,12 +373,31 @@ def pooled_judgings(evaluation: Evaluation, same_code: list[Evaluation]) -> list
 
     Where the judge's timing has changed, the latest revision of those whose times are known best counts, and later
     ones: whoever had them judged, and whether or not they can be seen. So a code that was replayed gains no more by
-    avoiding that than the revision has changed.
+    avoiding that than the revision has changed. What others have scored far above another judging raises nothing.
     """
-    scored = _scored(evaluation, same_code)
+    scored = _without_refuted(evaluation, _scored(evaluation, same_code), same_code)
     best = min(map(how_known, scored))
     latest = max(row.timing_revision for row in scored if how_known(row) == best)
     return [row for row in scored if row.timing_revision >= latest]
+
+
+def _without_refuted(evaluation: Evaluation, scored: list[Any], same_code: list[Evaluation]) -> list[Any]:
+    """Without replayed judgings of others that contradict a lower one, unless staff have confirmed both."""
+    is_settled, refuted = _settled_by_staff(_exact(evaluation, same_code)), set[int]()
+    for rows, apart in _under_like_conditions(_replayed(scored)):
+        new = [row for row in rows if not is_settled(row)]
+        lowest, lowest_new = min(rows, key=_most, default=None), min(new, key=_most, default=None)
+        for row in rows:
+            low = lowest_new if is_settled(row) else lowest
+            if low is not None and _contradicts(row, low, apart) and not _answers_for(evaluation, row):
+                refuted.add(id(row))
+    return [row for row in scored if id(row) not in refuted]
+
+
+def is_contested(evaluation: Evaluation, same_code: list[Evaluation], counting: list[Any]) -> bool:
+    """Whether replayed judgings that are pooled are so far apart that the site should judge the code itself."""
+    is_settled = _settled_by_staff(_exact(evaluation, same_code))
+    return any(_far_apart(_replayed(counting), is_settled))
 
 
 def pooled_estimate(judgings: list[Any]) -> SpeedupEstimate:

@@ -13,7 +13,7 @@ from typing import Any
 from django.conf import settings
 from django.core.cache import caches
 from django.core.paginator import Page, Paginator
-from django.db.models import Avg, Count, F, Max, Min, OuterRef, Q, RowRange, Subquery, Sum, Window
+from django.db.models import Avg, Count, Exists, F, Max, Min, OuterRef, Q, RowRange, Subquery, Sum, Window
 from django.db.models.functions import Exp, Ln, Power
 from django.http import Http404
 from django.shortcuts import get_object_or_404
@@ -199,18 +199,29 @@ def _best_so_far(key: BoardKey, doubted: set[int]) -> list[Evaluation]:
 
 
 def _is_timed_again(key: BoardKey) -> Q:
-    """Whether the latest revision of the judge's timing has scored the text, at least as well known."""
+    """Whether the latest revision of the timing has scored it, or its owner's same code, with times as well known.
+
+    What others submit of the same code takes no record away.
+    """
     latest, found = timing_revision("cuda"), Q()
     scored = Evaluation.objects.scored_on(key).filter(timing_revision__gte=latest)
     board = {"task_version": key.version, "device_kind": key.device, "ruleset": key.ruleset}
-    deleted = DeletedScore.objects.filter(timing_revision__gte=latest, **board)
+    deleted = DeletedScore.objects.filter(timing_revision__gte=latest, owner=OuterRef("submission__owner"), **board)
+    same = _same_code(text="submission__blob", tokens="submission__source_key")
+    own = Q(submission=OuterRef("submission")) | Q(submission__owner=OuterRef("submission__owner")) & same
+    gone = _same_code(text="source_sha256", tokens="source_key")
     for trust in TIMINGS:
-        as_well = TIMINGS[: TIMINGS.index(trust) + 1]
-        texts = scored.filter(timing_trust__in=as_well).order_by().values("submission__blob")
-        gone = deleted.filter(timing_trust__in=as_well).order_by().values("source_sha256")
-        again = Q(submission__blob__in=texts) | Q(submission__blob__in=gone)
-        found |= Q(timing_trust=trust, timing_revision__lt=latest) & again
+        as_well = {"timing_trust__in": TIMINGS[: TIMINGS.index(trust) + 1]}
+        again = Exists(scored.filter(own, **as_well)) | Exists(deleted.filter(gone, **as_well))
+        found |= Q(again, timing_trust=trust, timing_revision__lt=latest)
     return found
+
+
+def _same_code(*, text: str, tokens: str) -> Q:
+    """Of the text of the row outside, of its tokens, or of what it was compiled to; not known is nobody's."""
+    same_tokens = Q(**{tokens: OuterRef("submission__source_key")}) & ~Q(**{tokens: ""})
+    same_object = Q(object_key=OuterRef("object_key")) & ~Q(object_key="")
+    return Q(**{text: OuterRef("submission__blob")}) | same_tokens | same_object
 
 
 def _in_question(key: BoardKey, records: list[Evaluation]) -> set[int]:

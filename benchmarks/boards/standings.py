@@ -29,6 +29,7 @@ from .reviews import (
     ended,
     holder_of,
     how_known,
+    is_contested,
     judgings_of_same_code,
     pooled_estimate,
     pooled_judgings,
@@ -265,6 +266,7 @@ def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> bool:
             "score_lo": estimate.lo,
             "score_hi": estimate.hi,
             **_about(counting),
+            "is_contested": is_contested(evaluation, same_code, counting),
             "under_review": bool(doubt),
             "review_reason": doubt,
             "rank": None,
@@ -319,9 +321,11 @@ def _refresh(row: Standing, program: list[Evaluation]) -> None:
     estimate, about = pooled_estimate(counting), _about(counting)
     row.score, row.score_lo, row.score_hi = estimate.score, estimate.lo, estimate.hi
     row.judgings, row.timing_revision = about["judgings"], about["timing_revision"]
+    row.is_contested = is_contested(row.evaluation, same_code, counting)
     row.review_reason = review_reason(row.evaluation, same_code)
     row.under_review, row.rank = bool(row.review_reason), None
-    row.save(update_fields=["score", "score_lo", "score_hi", *about, "review_reason", "under_review", "rank"])
+    changed = ["score", "score_lo", "score_hi", *about, "is_contested", "review_reason", "under_review", "rank"]
+    row.save(update_fields=changed)
 
 
 def _counts(row: Standing) -> float:

@@ -32,6 +32,8 @@ class Standing(models.Model):
     score_hi = models.FloatField()
     judgings = models.PositiveIntegerField(default=1)  # how many judgings of the same code are pooled
     timing_revision = models.PositiveSmallIntegerField(default=0)  # that counts for them
+    # They are far apart although their times were replayed, and have different owners: the site judges the code itself.
+    is_contested = models.BooleanField(default=False, db_default=False)
     rank = models.PositiveIntegerField(null=True, blank=True)
     verified_at = models.DateTimeField()
     under_review = models.BooleanField(default=False)
@@ -62,5 +64,6 @@ class Standing(models.Model):
 
     @property
     def is_timed_earlier(self) -> bool:
-        """Whether a judging of it on a GPU was timed by an earlier revision of the judge."""
-        return self.evaluation.timing_trust in TIMINGS and self.timing_revision < timing_revision("cuda")
+        """Whether an earlier revision of the judge has timed, on a GPU, what is pooled or the judging that is shown."""
+        revision = min(self.timing_revision, self.evaluation.timing_revision)
+        return self.evaluation.timing_trust in TIMINGS and revision < timing_revision("cuda")

@@ -86,9 +86,11 @@ def test_hiding_a_judging_by_the_latest_revision_brings_no_earlier_figure_back(h
         else:
             ownership.visibility_change(unlucky.submission, Visibility.PRIVATE)
     row = by("olga")
-    assert (row.score, row.is_timed_earlier) == (pytest.approx(1.60), False)
-    assert row.judgings == 1
-    assert not board_records(key()), "what is known now is hidden"
+    assert (row.score, row.judgings) == (pytest.approx(1.60), 1)
+    assert row.is_timed_earlier, "other figures than the score are of the earlier judging"
+    factories.worker(device=factories.GPU)
+    assert services.leaders_rejudge() == 1
+    assert bool(board_records(key())) == (who == "copies"), "only what is known of the owner's own takes it away"
 
 
 def test_a_code_has_one_score_whoever_was_judged_again() -> None:
@@ -100,7 +102,7 @@ def test_a_code_has_one_score_whoever_was_judged_again() -> None:
     assert services.leaders_rejudge() == 1
     moves.record_report(factories.claimed_for_judging(factories.GPU), replayed(1.58))
     assert [(round(row.score, 2), row.judgings) for row in (by("olga"), by("bob"))] == [(1.58, 1)] * 2
-    assert services.leaders_rejudge() == 0
+    assert services.leaders_rejudge() == 1, "the other one's own submission"
 
 
 def test_the_order_of_revisions_does_not_matter() -> None:
@@ -272,6 +274,116 @@ def test_pages_tell_which_entries_an_earlier_revision_has_timed(visitor: Client)
     old = enter("olga", earlier(replayed(1.6)))
     new = enter("latest", replayed(1.5))
     board = visitor.get(reverse("leaderboard", args=[*factories.TASK, factories.gpu_kind().slug])).content.decode()
-    assert board.count('class="tag">earlier timing<') == 1
+    assert board.count('class="tag">earlier timing<') == 2, "its row, and its record"
     shown = [visitor.get(item.get_absolute_url()).content.decode() for item in (old, new)]
     assert ["earlier timing" in page for page in shown] == [True, False]
+
+
+def test_a_contradiction_that_is_known_puts_no_false_score_in_rows_of_others() -> None:
+    enter("cheat", on(replayed(9.0), "2.11"), SAME)
+    enter("cheat", on(replayed(1.2), "2.11"), SAME)
+    assert by("cheat").under_review
+    enter("honest", on(replayed(1.2), "2.11"), SAME)
+    row = by("honest")
+    assert (row.score, row.under_review, row.is_contested) == (pytest.approx(1.2), False, False)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_high_score_of_an_account_that_was_deleted_raises_no_row(*, kept: bool) -> None:
+    enter("cheat", on(replayed(9.0), "2.11"), SAME)
+    ownership.account_delete(User.objects.get(username="cheat"), keep_submissions=kept)
+    enter("again", on(replayed(1.2), "2.11"), SAME)
+    assert by("again").score == pytest.approx(1.2)
+
+
+def test_the_site_judges_itself_what_several_people_have_judged_far_apart(visitor: Client) -> None:
+    """Here nobody has an account, so that each of them has an owner of its own."""
+    for score in (9.0, 1.2):
+        factories.judged_on_gpu(on(replayed(score), "2.11"), text=SAME)
+    high, low = Standing.objects.order_by("rank")
+    assert [(round(row.score, 1), row.is_contested) for row in (high, low)] == [(3.3, True), (1.2, False)]
+    page = visitor.get(reverse("leaderboard", args=[*factories.TASK, factories.gpu_kind().slug])).content.decode()
+    assert page.count('class="tag">contested<') == 1
+    factories.worker(device=factories.GPU)
+    assert [services.leaders_rejudge() for _ in range(2)] == [1, 0]
+    moves.record_report(factories.claimed_for_judging(factories.GPU), on(replayed(1.21), "2.11"))
+    high.refresh_from_db()
+    assert (high.under_review, services.leaders_rejudge()) == (True, 0)
+    assert [round(record.score or 0.0, 1) for record in board_records(key())] == [1.2]
+
+
+def test_what_staff_have_confirmed_stays_confirmed_by_scores_as_they_have_seen(staff: User) -> None:
+    enter("olga", on(replayed(4.0), "2.11"), SAME)
+    low = enter("olga", on(replayed(1.9), "2.12"), SAME)
+    decisions.decide(low.submission, ActionKind.CONFIRM, by=staff, reason="torch has become faster")
+    for score in (1.91, 4.1, 2.5, 1.8):
+        enter("olga", on(replayed(score), "2.12"), SAME)
+        assert not by("olga").under_review
+    enter("olga", on(replayed(1.2), "2.12"), SAME)
+    assert by("olga").under_review
+
+
+def test_nobody_takes_a_record_by_a_copy() -> None:
+    entry = enter("olga", earlier(replayed(1.80)), SAME)
+    enter("rival", replayed(1.76), SAME)
+    assert board_records(key()) == [entry]
+    gone = hidden("rival", replayed(1.75))
+    ownership.submission_delete(gone.submission)
+    assert board_records(key()) == [entry]
+
+
+def test_housekeeping_judges_the_one_again_that_was_verified_first() -> None:
+    olga = enter("olga", earlier(replayed(1.80)), SAME)
+    enter("rival", earlier(replayed(1.79)), SAME)
+    for visibility in (Visibility.UNLISTED, Visibility.PUBLIC):
+        ownership.visibility_change(olga.submission, visibility)
+    factories.worker(device=factories.GPU)
+    for score in (1.76, 1.75):
+        assert services.leaders_rejudge() == 1
+        moves.record_report(factories.claimed_for_judging(factories.GPU), replayed(score))
+    assert [record.submission for record in board_records(key())] == [olga.submission]
+
+
+def test_an_owner_holds_no_earlier_record_by_a_variant_of_the_text() -> None:
+    enter("olga", earlier(replayed(1.80)), "int a;\n")
+    enter("olga", replayed(1.60), "int a; // again\n")
+    assert [record.score for record in board_records(key())] == [pytest.approx(1.60)]
+
+
+def test_a_row_with_figures_of_an_earlier_revision_is_marked_and_judged_again() -> None:
+    enter("olga", earlier(replayed(1.80)), SAME)
+    hidden("rival", replayed(1.76))
+    factories.worker(device=factories.GPU)
+    assert (by("olga").is_timed_earlier, services.leaders_rejudge()) == (True, 1)
+
+
+def test_nobody_postpones_the_repeated_judging_of_a_leader_by_what_waits() -> None:
+    enter("olga", earlier(replayed(2.50)), SAME)
+    factories.worker(device=factories.GPU)
+    waiting = services.submission_create(
+        version=factories.version(),
+        text=SAME,
+        language="cuda",
+        owner=User.objects.get(username="olga"),
+        device_kind=factories.gpu_kind(),
+        visibility=Visibility.PRIVATE,
+    )
+    assert services.is_withdrawable(waiting)
+    assert services.leaders_rejudge() == 1
+
+
+@pytest.mark.parametrize("queue", ["leaders_rejudge", "leaders_audit"])
+def test_two_housekeepers_queue_a_leader_once(queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    enter("olga", earlier(replayed(2.5)) if queue == "leaders_rejudge" else found(2.5, 2.4, 2.6, "bounded"), SAME)
+    factories.worker(device=factories.GPU)
+    real, began = services._leader_queued, list[bool]()
+
+    def slow(*details: Any) -> bool:
+        if not began:
+            began.append(True)
+            getattr(services, queue)()
+        return real(*details)
+
+    monkeypatch.setattr(services, "_leader_queued", slow)
+    assert getattr(services, queue)() == 0
+    assert Evaluation.objects.exclude(reason="initial").count() == 1
