@@ -14,7 +14,8 @@ from benchmarks.harness.child.gpu import executor
 from benchmarks.harness.child.gpu.clock import Clock
 from benchmarks.harness.child.gpu.driver import Driver, DriverError
 from benchmarks.harness.gpu.contexts import Contexts, contexts_of
-from benchmarks.harness.measuring.session import NOTHING
+from benchmarks.harness.gpu.record import RecordedCall
+from benchmarks.harness.measuring.session import COMPILE, EAGER, NOTHING
 from tests.harness.test_gpu_replay import ANSWER, NO_CONTEXT, UNSEEN, FakeActor, FakeGpu, Work, replay_of
 
 
@@ -36,9 +37,8 @@ def contexts(*answers: Any) -> Contexts:
 
 
 def test_each_process_is_held_against_the_mean_of_all() -> None:
-    """What four kernels take longer is more than what one does."""
     found = contexts(told(5.9), told(6.4), told(5.9), told(6.4, empty_us=2.5))
-    assert found.surplus_us == pytest.approx({"process0": -0.1, "process1": 0.1, "process2": -0.1, "process3": 0.1})
+    assert found.surplus_us == pytest.approx({"process0": -0.25, "process1": 0.25, "process2": -0.25, "process3": 0.25})
     assert found.empty_us == {"process0": 2.0, "process1": 2.0, "process2": 2.0, "process3": 2.5}
 
 
@@ -55,11 +55,27 @@ def test_nothing_is_known_if_empty_calls_of_one_process_are_worth_nothing(other:
     assert contexts(told(5.9), other) == Contexts()
 
 
-def test_the_surplus_of_its_process_is_subtracted_from_a_call() -> None:
-    for surplus_us, expected_us in ((0.25, 9.75), (-0.25, 10.25)):
+@pytest.mark.parametrize(("kernels", "share"), [(0, 0.0), (1, 0.35), (2, 0.46), (4, 0.92), (8, 1.84), (99, 1.84)])
+def test_what_four_kernels_take_longer_is_more_than_what_one_does(kernels: int, share: float) -> None:
+    found = Contexts({"slow": 0.5, "quick": -0.5})
+    assert found.surplus_of("slow", kernels) == pytest.approx(0.5 * share)
+    assert found.surplus_of("quick", kernels) == pytest.approx(-0.5 * share)
+    assert Contexts().surplus_of("slow", kernels) == 0.0
+
+
+@pytest.mark.parametrize("surplus_us", [0.5, -0.5])
+def test_the_surplus_of_its_process_is_subtracted_from_a_call_by_its_kernels(surplus_us: float) -> None:
+    def time_us(who: str, function: int) -> float | None:
         replay = replay_of(executor=FakeActor(ANSWER))
-        replay.contexts = Contexts({"candidate0": surplus_us, "baseline0": 7.0})
-        assert replay.call("candidate0", 0, 3, 0, compared=True).time_us == expected_us
+        replay.crew.baselines = [FakeActor(ANSWER)]  # type: ignore[list-item]
+        replay.calls = [(RecordedCall(({"kind": "kernel"}, {"kind": "memset"}, {"kind": "kernel"}), (0,)),) * 8]
+        replay.captured.kernels = {(EAGER, 0): 4, (COMPILE, 0): 1}
+        replay.contexts = Contexts({"candidate0": surplus_us, "baseline0": surplus_us})
+        return replay.call(who, 0, 3, function, compared=False).time_us
+
+    assert time_us("candidate0", EAGER) == pytest.approx(10.0 - 0.46 * surplus_us)
+    assert time_us("baseline0", EAGER) == pytest.approx(10.0 - 0.92 * surplus_us)
+    assert time_us("baseline0", COMPILE) == pytest.approx(10.0 - 0.35 * surplus_us)
 
 
 def test_processes_are_asked_there_and_back_before_anything_is_captured() -> None:
@@ -70,7 +86,7 @@ def test_processes_are_asked_there_and_back_before_anything_is_captured() -> Non
     replay = replay_of(executor=actors["candidate"])
     replay.crew.baselines = [actors["baseline"]]  # type: ignore[list-item]
     replay.capture_baselines(lambda _: 0, [[0]])
-    assert replay.contexts.surplus_us == pytest.approx({"baseline0": -0.1, "candidate0": 0.1})
+    assert replay.contexts.surplus_us == pytest.approx({"baseline0": -0.25, "candidate0": 0.25})
     assert replay.nothing_us["baseline0"] == 2.0, "as it was asked for with the context, not what it takes now"
     assert order == ["baseline", "candidate", *["candidate", "baseline", "baseline", "candidate"] * 2]
 

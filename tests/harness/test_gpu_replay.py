@@ -551,7 +551,7 @@ def recording_of(replay: Replay) -> CallRecording:
 
 def test_baselines_capture_once_for_all_submissions_of_a_session() -> None:
     captured = Captured()
-    baseline = FakeActor(*NO_CONTEXT, {"nodes": [3]}, *NO_CONTEXT)
+    baseline = FakeActor(*NO_CONTEXT, {"kernels": [3]}, *NO_CONTEXT)
     for _ in range(2):
         replay = replay_of(executor=FakeActor(*NO_CONTEXT), candidate=FakeActor())
         replay.captured, replay.crew.baselines = captured, [baseline]  # type: ignore[list-item]
@@ -559,7 +559,7 @@ def test_baselines_capture_once_for_all_submissions_of_a_session() -> None:
         replay.capture_baselines(lambda _: 0, [[0]])
     asked = [next(iter(message)) for message in baseline.asked]
     assert asked == ["replay", *["context"] * 5, "capture", *["context"] * 5]
-    assert captured == Captured(is_told=True, is_whole=True)
+    assert captured == Captured(is_told=True, is_whole=True, kernels={(0, 0): 3})
 
 
 def test_a_baseline_that_cannot_be_captured_is_told_before_the_submission_is_loaded() -> None:
@@ -655,7 +655,7 @@ def test_device_code_that_slows_empty_calls_of_baselines_gains_nothing() -> None
     """What an empty call takes is measured before any of it has run in an executor."""
     replay = replay_of(executor=FakeActor(*NO_CONTEXT, *[ANSWER] * (1 + WARM + 25)))
     rest, busy = {**ANSWER, "call_us": 2.0}, {**ANSWER, "call_us": 7.0}
-    told = [*NO_CONTEXT, *[rest] * (WARM + 25), {"nodes": [3]}, *[busy] * 25]
+    told = [*NO_CONTEXT, *[rest] * (WARM + 25), {"kernels": [3]}, *[busy] * 25]
     replay.captured = Captured()
     replay.crew.baselines = [FakeActor(*told)]  # type: ignore[list-item]
     replay.capture_baselines(lambda _: 0, [[0]])
@@ -1098,7 +1098,7 @@ def test_a_control_run_replays_the_baselines() -> None:
     """What failed in the judging is repeated: else a failure of ours would be called the submission's."""
     replay = replay_of()
     replay.captured, replay._nothing = Captured(), {}
-    replay.crew.executors, told = [], [*NO_CONTEXT, *[ANSWER] * (WARM + 25), {"nodes": [3]}, ANSWER]
+    replay.crew.executors, told = [], [*NO_CONTEXT, *[ANSWER] * (WARM + 25), {"kernels": [3]}, ANSWER]
     replay.crew.baselines = [baseline := FakeActor(*told)]  # type: ignore[list-item]
     replay.capture_baselines(lambda _: 0, [[0]])
     assert [message for message in baseline.asked if "capture" in message or "replay" in message] == [

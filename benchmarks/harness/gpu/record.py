@@ -77,6 +77,10 @@ class RecordedCall:
         return sum(node["kind"] == "kernel" or node.get("width", node.get("bytes", 0)) > 0 for node in self.nodes)
 
     @property
+    def kernels(self) -> int:
+        return sum(node["kind"] == "kernel" for node in self.nodes)
+
+    @property
     def moved_bytes(self) -> int:
         """How much its memsets and copies write."""
         return sum(node.get("bytes", 0) + node.get("width", 0) * node.get("element_bytes", 0) for node in self.nodes)

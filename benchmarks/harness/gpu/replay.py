@@ -84,6 +84,7 @@ class Captured:
 
     is_told: bool = False  # that they are to replay
     is_whole: bool = False
+    kernels: dict[tuple[int, int], int] = field(default_factory=dict)  # in a call, by function and configuration
     replayed: dict[str, BaselineTimes] = field(default_factory=dict)  # by visible configuration
 
 
@@ -178,7 +179,7 @@ class Replay:
             return CallResult(Status.RAISED, error="a CUDA error", text=str(answer["error"]))
         if "gone" in answer:
             return self._actor(who).broken(self.timeout_s)
-        times = self._times(who, answer)
+        times = self._times(who, answer, self._kernels(who, config, [choice], function))
         late = Lateness.around(times, answer, taken)
         self.late.append(late)
         return CallResult(
@@ -211,7 +212,7 @@ class Replay:
         if "gone" in answer:
             raise self._end_of(who)
         self._demand_right(who, config, range(count))
-        times = self._times(who, answer)
+        times = self._times(who, answer, self._kernels(who, config, range(count), EAGER))
         late = Lateness.around(times, answer, taken)
         return (times.credited_us + late.beyond_us(usual._replace(behind_us=0.0))) / count
 
@@ -306,8 +307,11 @@ class Replay:
         for baseline, answer in [(item, self._receive(item)) for item in self.crew.baselines]:
             if "not_captured" in answer:
                 raise not_replayable(self.configs[number], f"its baseline: {answer['not_captured']}")
-            if "nodes" not in answer:
+            if "kernels" not in answer:
                 raise failed("a baseline failed", baseline.child)
+            self.captured.kernels |= {
+                (function, number): n for function, n in zip(functions, answer["kernels"], strict=True)
+            }
 
     def _try(self, who: str, number: int, choice: int) -> None:
         config = self.configs[number]
@@ -458,10 +462,16 @@ class Replay:
         except (TimeoutError, ProtocolError) as error:
             raise failed("a process of the judge failed", actor.child) from error
 
-    def _times(self, who: str, answer: dict[str, Any]) -> WordTimes:
+    def _kernels(self, who: str, config: int, sets: Sequence[int], function: int) -> int:
+        """How many kernels the calls on these input sets launch together."""
+        if _is_candidate(who):
+            return sum(self.calls[config][number].kernels for number in sets)
+        return len(sets) * self.captured.kernels.get((function, config), 1)
+
+    def _times(self, who: str, answer: dict[str, Any], kernels: int) -> WordTimes:
         pairs = zip(MEASURED, self._nothing[who], strict=True)
         call_us, behind_us = (answer[name] - nothing_us for name, nothing_us in pairs)
-        return WordTimes(call_us - self.contexts.surplus_us.get(who, 0.0), behind_us)
+        return WordTimes(call_us - self.contexts.surplus_of(who, kernels), behind_us)
 
     def _actor(self, who: str) -> Actor:
         cast = self.crew.executors if _is_candidate(who) else self.crew.baselines

@@ -62,6 +62,7 @@ class Program:
     driver: Driver
     lanes: Lanes
     steps: list[_Step] = field(default_factory=list)
+    kernels: int = 0  # of them
     _events: dict[int, pointer] = field(default_factory=dict)
     _last: list[int] = field(default_factory=list)  # the last node of each further stream
 
@@ -97,7 +98,7 @@ class Program:
 
 def program(driver: Driver, lanes: Lanes, nodes: Sequence[GraphNode], function_of: FunctionOf) -> Program:
     """Raises DriverError for a node that cannot be launched."""
-    made = Program(driver, lanes)
+    made = Program(driver, lanes, kernels=sum(node["kind"] == "kernel" for node in nodes))
     tails: dict[int, int] = {}
     before: list[int] = []  # of each node those that end before it begins, as bits
     for number, node in enumerate(nodes):

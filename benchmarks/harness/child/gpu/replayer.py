@@ -91,7 +91,7 @@ class Replayer:
             return {"not_captured": f"{('eager', 'torch.compile')[function]}: {error}"[:600]}
         finally:
             gc.collect()
-        return {"nodes": [len(self._programs[function, config][0][0].steps) for function in functions]}
+        return {"kernels": [self._programs[function, config][0][0].kernels for function in functions]}
 
     def _reserve(self, config: int, functions: Sequence[int]) -> bool:
         """Makes calls that are not captured, so that this process keeps the memory for them; gives up all captures.
