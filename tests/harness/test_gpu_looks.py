@@ -21,7 +21,7 @@ from benchmarks.harness import (
     find_task,
     tracks,
 )
-from benchmarks.harness.errors import ChildSurvived, LacksMemory, NotAwake, RefereeError
+from benchmarks.harness.errors import ChildSurvived, LacksMemory, NotAwake, NotStanding, RefereeError
 from benchmarks.harness.gpu import lack, room, standing
 from benchmarks.harness.gpu.crew import Crew, Spare
 from benchmarks.harness.gpu.discovery import Gpu
@@ -90,6 +90,33 @@ def test_every_kernel_has_processes_of_its_own_and_the_rest_stays(looks: Looks) 
     assert pids(looks) == stays
     assert len(candidates) == 4
     assert report.environment["visit"] == 4
+    assert looks.broken == []
+
+
+def test_what_cannot_be_replayed_is_judged_alone_only_if_it_is_right(
+    looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stand-in for a GPU replays nothing; here it goes on as a GPU does."""
+    first = looks.judge(RIGHT)
+    assert first.verdict is Verdict.PASS, first.reason
+    stays = pids(looks)
+
+    def as_on_a_gpu(session: StandingGpuSession) -> None:
+        session._demand_right()
+        raise NotStanding("cannot be replayed")
+
+    monkeypatch.setattr(StandingGpuSession, "_serve_one", as_on_a_gpu)
+    wrong, crashes, right = (looks.judge(source) for source in (WRONG, CRASHES, RIGHT))
+    assert wrong.verdict is Verdict.INCORRECT_VALUE, wrong.reason
+    assert "elements are off" in wrong.reason
+    assert crashes.verdict is Verdict.RUNTIME_ERROR
+    assert right.verdict is Verdict.PASS
+    assert [report.environment.get("judged_alone") for report in (wrong, crashes, right)] == [
+        None,
+        None,
+        "cannot be replayed",
+    ]
+    assert pids(looks) == stays
     assert looks.broken == []
 
 

@@ -17,8 +17,9 @@ from contextlib import ExitStack
 from typing import Any, NoReturn, Self
 
 from ..errors import Cancelled, ChildSurvived, LacksMemory, NotAwake, NotStanding, SupervisorError
-from ..measuring.faults import Fault, Stuck
+from ..measuring.faults import Fault, Stuck, call_fault
 from ..measuring.laps import Laps
+from ..measuring.session import faults_of
 from ..report import Verdict
 from ..sandbox.outbox import discard
 from .capacity import WAITING_SHARE
@@ -186,6 +187,7 @@ class StandingGpuSession(GpuSession):
             self._begin_replay(crew, self._shared)
             if self.replay is None:
                 if self.setting.gpu.accelerator == "cuda":
+                    self._demand_right()
                     raise NotStanding(self.not_replayed)
                 self._serve_one()
         self.machine = {**self._referee.ask("describe"), "load_s": laps.seconds, "visit": self.visits}
@@ -232,9 +234,29 @@ class StandingGpuSession(GpuSession):
             self._baseline_serves = True
             self._serve(self.crew, self.crew.candidates)
             return
+        self._serve_candidate()
+
+    def _serve_candidate(self) -> None:
         self.candidate.link.send(serve=True)
         self._await_candidate(self.candidate)
-        self.candidate.child.freeze()
+        with faults_of("candidate"):
+            self.candidate.child.freeze()
+
+    def _demand_right(self) -> None:
+        """Raises Fault if a call fails or is wrong that the candidate makes itself on a configuration that is shown.
+
+        Most calls that cannot be replayed are simply wrong, and a judging of their own would take several times as long
+        as a look.
+        """
+        self._serve_candidate()
+        for number in (number for number, config in enumerate(self.setting.configs) if not config.hidden):
+            choice = self.fill(number)
+            fault = call_fault(self.call_candidate(number, choice))
+            if fault is not None:
+                raise fault
+            comparison = self.compare("candidate", number, choice)
+            if not comparison.ok:
+                raise Fault(Verdict.INCORRECT_VALUE, comparison.reason)
 
     def _clear_folders(self) -> None:
         """Deletes the files of the submission before. The folders stay, because the waiting processes see them."""
