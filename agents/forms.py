@@ -27,6 +27,8 @@ USD_MAX = 1000
 SEED_MAX = 2**53 - 1
 CONFIRMATIONS = 4  # judgings of the two best candidates when a run ends
 CURRICULUM = 3  # generations without gain after which it ends
+# Of a run that screens on a GPU: candidates of a generation, what is dropped and judged of them, builds side by side.
+SCREENED_ON_GPU, SURE_ON_GPU, BUILDS_BESIDE_LOOKS = 48, {"screen_margin": 1.0, "finalists": 3}, 12
 
 
 class BudgetForm(forms.Form):
@@ -139,6 +141,8 @@ class RunForm(BudgetForm):
 
     def _concurrency(self, choice: Choice) -> int:
         """A processor that builds does not judge: one more than are judged is enough there, unless a model thinks."""
+        if self._screens_many():
+            return BUILDS_BESIDE_LOOKS
         shares = self.device_kind.device_class == CPU and not choice.paid
         return 1 + judges_of(self.device_kind) if shares else RunConfig("").concurrency
 
@@ -148,6 +152,15 @@ class RunForm(BudgetForm):
         screened = [*chosen, "screen"] if self.cleaned_data["curriculum"] else chosen
         return tuple(dict.fromkeys(screened))
 
+    def _screens_many(self) -> bool:
+        """On a GPU a look takes a tenth of a judging. Only candidates that cost nothing are made in such numbers."""
+        choice, on_gpu = BY_NAME[self.cleaned_data["proposer"]], self.device_kind.device_class != CPU
+        return on_gpu and "screen" in self._verifiers() and not choice.paid and not choice.outside
+
+    def _options(self) -> dict[str, Any]:
+        kernel = {"kernel": self._kernel()} if self.cleaned_data["proposer"] == CONSTANTS else {}
+        return {**kernel, **(SURE_ON_GPU if self._screens_many() else {})}
+
     def _make_config(self) -> None:
         data = self.cleaned_data
         try:
@@ -156,7 +169,7 @@ class RunForm(BudgetForm):
                 language=self._language(),
                 device_kind=data["device"],
                 proposer=data["proposer"],
-                options={"kernel": self._kernel()} if data["proposer"] == CONSTANTS else {},
+                options=self._options(),
                 seed=self.seed_or_drawn(),
                 caps=self.caps(),
                 target=data.get("target"),
@@ -165,6 +178,7 @@ class RunForm(BudgetForm):
                 curriculum=CURRICULUM if data["curriculum"] else None,
                 concurrency=self._concurrency(BY_NAME[data["proposer"]]),
                 judgings_at_once=judges_of(self.device_kind),
+                **({"generation_size": SCREENED_ON_GPU} if self._screens_many() else {}),
             )
         except ConfigError as error:
             self.add_error(None, str(error))

@@ -119,6 +119,21 @@ def test_on_a_processor_a_run_has_as_many_judged_at_once_as_judges_are_there(vis
     assert at_once() == (2, 3)
 
 
+def test_a_run_that_screens_on_a_gpu_looks_at_many_and_judges_the_best(visitor: Client) -> None:
+    judgings.worker(device=judgings.GPU)
+    on_gpu = {**FORM, "device": judgings.gpu_kind().slug, "language": "cuda", "proposer": "constants"}
+    found = []
+    for verifiers in (["static", "compile", "screen"], ["static", "compile"]):
+        visitor.post(NEW, {**on_gpu, "verifiers": verifiers})
+        config = Run.objects.latest("pk").config
+        found.append((config["generation_size"], config["concurrency"], config["options"].get("finalists")))
+    assert found == [(48, 12, 3), (4, 4, None)]
+    visitor.post(NEW, {**FORM, "verifiers": ["static", "compile", "screen"]})
+    assert Run.objects.latest("pk").config["generation_size"] == 4, (
+        "on a processor a look takes half as long as a judging"
+    )
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
