@@ -22,32 +22,32 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='deletedscore',
             name='conditions',
-            field=models.CharField(blank=True, max_length=200),
+            field=models.CharField(blank=True, db_default='', default='', max_length=200),
         ),
         migrations.AddField(
             model_name='deletedscore',
             name='for_site',
-            field=models.BooleanField(default=False),
+            field=models.BooleanField(db_default=False, default=False),
         ),
         migrations.AddField(
             model_name='deletedscore',
             name='timing_revision',
-            field=models.PositiveSmallIntegerField(default=0),
+            field=models.PositiveSmallIntegerField(db_default=0, default=0),
         ),
         migrations.AddField(
             model_name='evaluation',
             name='conditions',
-            field=models.CharField(blank=True, max_length=200),
+            field=models.CharField(blank=True, db_default='', default='', max_length=200),
         ),
         migrations.AddField(
             model_name='evaluation',
             name='timing_revision',
-            field=models.PositiveSmallIntegerField(default=0),
+            field=models.PositiveSmallIntegerField(db_default=0, default=0),
         ),
         migrations.AddField(
             model_name='standing',
             name='timing_revision',
-            field=models.PositiveSmallIntegerField(default=0),
+            field=models.PositiveSmallIntegerField(db_default=0, default=0),
         ),
         migrations.RunPython(mark, migrations.RunPython.noop),
     ]
