@@ -1,4 +1,6 @@
-"""Upgrades while processes of the version before still run."""
+"""Upgrades while processes of the version before still run, and boards that `prepare` writes anew."""
+
+from importlib import import_module
 
 import pytest
 from django.apps import apps
@@ -6,7 +8,11 @@ from django.db import IntegrityError, transaction
 from django.db.migrations.loader import MigrationLoader
 from django.utils import timezone
 
-from .test_bounds import enter, replayed
+from benchmarks.judgings.recording import boards_complete
+from benchmarks.models import Evaluation
+
+from .test_bounds import enter, found, replayed
+from .test_timing_revisions import SAME, by, hidden
 
 # The first migration of each app that must let the processes before it go on.
 FIRST = {"benchmarks": "0043_timing_revisions", "agents": "0008"}
@@ -49,3 +55,13 @@ def test_processes_of_before_write_into_the_migrated_database(table: str) -> Non
     except IntegrityError as error:
         pytest.fail(f"{table}: {error}")
     assert apps.get_model("benchmarks", table).objects.get(pk=row.pk).timing_revision == 0
+
+
+def test_boards_are_written_anew_if_private_judgings_may_contradict_each_other() -> None:
+    enter("olga", found(1.5, 1.3, 1.6, "bounded"), SAME)
+    for score in (1.70, 1.69):
+        hidden("olga", replayed(score))
+    Evaluation.objects.filter(score=1.69).update(score=0.60, score_lo=0.59, score_hi=0.61)
+    import_module("benchmarks.migrations.0043_timing_revisions").mark(apps, None)
+    boards_complete()
+    assert by("olga").under_review
