@@ -10,7 +10,7 @@ from typing import Any, Self
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import models
 from django.db.models import Case, Count, Exists, F, Max, OuterRef, Q, Subquery, Value, When, Window
-from django.db.models.functions import Coalesce, RowNumber
+from django.db.models.functions import Coalesce, NullIf, RowNumber
 from django.utils import timezone
 
 from .extensions import extensions
@@ -156,6 +156,21 @@ class EvaluationQuerySet(models.QuerySet[Any]):
     def full(self) -> Self:
         """Without quick checks, and without the finals of contests, which have configurations of their own."""
         return self.exclude(reason__in=(EvaluationReason.QUICK, EvaluationReason.CONTEST))
+
+    def that_count(self, owner: str = "submission__owner") -> Self:
+        """Of each program of an owner the judging that counts: the best known, of these by the latest timing.
+
+        As on leaderboards, but among these rows alone, so what nobody may see here changes nothing. Its other judgings
+        are left out, and so is what has no score.
+        """
+        program = Coalesce(NullIf("submission__source_key", Value("")), "submission__blob")
+        place = Window(
+            RowNumber(),
+            partition_by=[F("task_version"), F("device_kind"), F("ruleset"), F(owner), program],
+            order_by=[best_known_first(""), F("timing_revision").desc(), counted().desc(), F("finished"), F("pk")],
+        )
+        first = self.filter(score__isnull=False).order_by().annotate(of_program=place).filter(of_program=1)
+        return self.filter(pk__in=first.values("pk"))
 
     def without_open_finals(self) -> Self:
         """Without finals of a contest that is not finished, whose results belong together."""

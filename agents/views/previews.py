@@ -13,7 +13,7 @@ from benchmarks.harness import SpeedupEstimate
 from benchmarks.models import Evaluation, Submission
 from benchmarks.states import Moderation
 from benchmarks.views.parts.preview_image import LinkPreview
-from benchmarks.views.previews import picture_of, score_of, times_of, trust_of
+from benchmarks.views.previews import picture_of, score_of, times_of, timing_of
 
 from .. import selectors
 from ..models import Candidate, Run
@@ -32,7 +32,7 @@ def preview_of_run(run: Run) -> LinkPreview | None:
     best = _best(run)
     counts = f"{run.judged_count} of {run.candidate_count} candidates judged"
     facts = (f"by {run.owner.get_username() if run.owner else 'kbench'}", run.proposer, counts)
-    trust = ("best kernel", trust_of(best.timing_trust), f"rule set {best.ruleset.name}") if best else ()
+    trust = ("best kernel", *timing_of(best, best), f"rule set {best.ruleset.name}") if best else ()
     return LinkPreview(
         title=f"Agent run: {run.task_version.task.name} on {run.device_kind.slug}",
         verdict="no accepted kernel yet" if run.best_score is None else "best kernel not shown",

@@ -171,7 +171,7 @@ def _entry(row: Any) -> EntryOut:
         by=holder(evaluation),
         method=evaluation.submission.method.slug,
         language=evaluation.submission.language,
-        score=_score(evaluation, row.score, row.score_lo, row.score_hi),
+        score=_score(evaluation, row),
         worst_speedup=figures.get("worst"),
         roofline=(figures["floor"], figures["roof"]) if figures.get("roof") is not None else None,
         kernel_us=figures.get("time_us"),
@@ -190,32 +190,37 @@ def _record(row: Any) -> RecordOut:
         at=row.finished,
         by=holder(row),
         method=row.submission.method.slug,
-        score=_score(row, row.score, row.score_lo, row.score_hi),
+        score=_score(row, row),
         evaluation=row.code,
     )
 
 
-def _score(evaluation: Evaluation, score: float, low: float, high: float) -> ScoreOut:
+def _score(evaluation: Evaluation, row: Any) -> ScoreOut:
+    """`row` is the evaluation itself, or its standing."""
     return ScoreOut.model_construct(
-        speedup=score,
-        ci95=(low, high),
+        speedup=row.score,
+        ci95=(row.score_lo, row.score_hi),
         vs_eager=evaluation.vs_eager,
         vs_compile=evaluation.vs_compile,
         worst_config=evaluation.worst_config,
         timing_trust=evaluation.timing_trust,
+        timing_revision=min(row.timing_revision, evaluation.timing_revision),
     )
 
 
 def _as_csv(board: LeaderboardOut) -> HttpResponse:
     columns = ["rank", "ties", *SCORE_COLUMNS, "by", "method", "language", "judgings", "verified_at", "evaluation",
                "worst_speedup", "roofline_least", "roofline_most", "calls_library", "kernel_us",
-               "of_tolerance", "energy_mj", "energy_lo_mj", "energy_hi_mj"]  # fmt: skip
+               "of_tolerance", "energy_mj", "energy_lo_mj", "energy_hi_mj", "timing_revision"]  # fmt: skip
     return table("leaderboard", columns, (_cells(entry) for entry in board.entries))
 
 
 def _records_as_csv(records: list[RecordOut]) -> HttpResponse:
-    columns = ["at", *SCORE_COLUMNS, "by", "method", "evaluation"]
-    cells = ([row.at.isoformat(), *_score_cells(row.score), row.by, row.method, row.evaluation] for row in records)
+    columns = ["at", *SCORE_COLUMNS, "by", "method", "evaluation", "timing_revision"]
+    cells = (
+        [row.at.isoformat(), *_score_cells(row.score), row.by, row.method, row.evaluation, row.score.timing_revision]
+        for row in records
+    )
     return table("record", columns, cells)
 
 
@@ -226,6 +231,7 @@ def _cells(entry: EntryOut) -> list[object]:
         *(entry.by, entry.method, entry.language, entry.judgings, entry.verified_at.isoformat(), entry.evaluation),
         *(entry.worst_speedup, least, most, entry.calls_library),
         *(entry.kernel_us, entry.of_tolerance, entry.energy_mj, *(entry.energy_ci95_mj or (None, None))),
+        entry.score.timing_revision,
     ]
 
 

@@ -19,7 +19,7 @@ from benchmarks.templatetags.kbench import holder_of
 CONFIG = ("key", "group", "correct", "kernel_us", "eager_us", "compile_us", "speedup", "speedup_lo", "speedup_hi",
           "roofline_fraction", "sol_score")  # fmt: skip
 EVALUATION = ("reason", "verdict", "reason_text", "finished", "vs_eager", "vs_compile", "worst_config", "timing_trust",
-              "calls_library")  # fmt: skip
+              "timing_revision", "calls_library")  # fmt: skip
 
 router = Router()
 
@@ -55,6 +55,7 @@ class ExportedEvaluation(Schema):
     vs_compile: float | None
     worst_config: str
     timing_trust: str
+    timing_revision: int = Field(description="as in the score of a leaderboard")
     calls_library: bool
     rank: int | None = Field(description="current rank; null: a better entry counts, or it is under review")
     under_review: bool

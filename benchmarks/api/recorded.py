@@ -105,5 +105,6 @@ def _entry(row: RecordedEntry) -> dict[str, Any]:
         vs_compile=row.vs_compile,
         worst_config=row.worst_config,
         timing_trust=row.timing_trust,
+        timing_revision=None,
     )
     return {**{name: getattr(row, name) for name in names}, "id": row.name, "task": row.task_path, "score": score}

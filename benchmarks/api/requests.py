@@ -60,6 +60,7 @@ class AnswerOut(Schema):
     speedup: float
     ci95: tuple[float, float]
     timing_trust: str
+    timing_revision: int = Field(description="as in the score of a leaderboard")
     config: str | None = Field(description="the configuration that the next three fields refer to")
     kernel_us: float | None
     eager_us: float | None
@@ -189,6 +190,7 @@ def _answer(row: KernelRequest, answer: RequestAnswer) -> AnswerOut:
         speedup=answer.row.score,
         ci95=(answer.row.score_lo, answer.row.score_hi),
         timing_trust=answer.evaluation.timing_trust,
+        timing_revision=min(answer.row.timing_revision, answer.evaluation.timing_revision),
         config=first.key if first else None,
         kernel_us=first.kernel_us if first else None,
         eager_us=first.eager_us if first else None,

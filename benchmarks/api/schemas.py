@@ -105,6 +105,10 @@ class ScoreOut(Schema):
     vs_compile: float | None
     worst_config: str
     timing_trust: str
+    timing_revision: int | None = Field(
+        description="revision of the judge's timing: on a GPU the same kernel may get another score under another one; "
+        "0 on a CPU and for old evaluations, null for recorded entries"
+    )
 
 
 class QueuePlaceOut(Schema):
@@ -357,4 +361,5 @@ def _score(evaluation: Evaluation) -> ScoreOut | None:
         vs_compile=evaluation.vs_compile,
         worst_config=evaluation.worst_config,
         timing_trust=evaluation.timing_trust,
+        timing_revision=evaluation.timing_revision,
     )

@@ -130,7 +130,8 @@ def leaders(contest: Contest) -> list[tuple[int, Evaluation]]:
     if found is None:
         board = [F("task_version__task"), F("device_kind"), F("who")]
         place = Window(RowNumber(), partition_by=board, order_by=[counted().desc(), F("finished"), F("pk")])
-        best = _sound(accepted(contest)).order_by().annotate(place=place).filter(place=1)
+        sound = _sound(accepted(contest)).that_count("who")
+        best = sound.order_by().annotate(place=place).filter(place=1)
         found = dict(best.values_list("pk", "who"))
         caches["boards"].set(key, found, KEPT_S)
     return [(found[row.pk], row) for row in _sound(_readable(Evaluation.objects.filter(pk__in=found)))]
@@ -162,7 +163,7 @@ def best_entries(contest: Contest, count: int) -> Iterator[tuple[int, int, int, 
     The best `count` different programs of each participant on each board.
     """
     seen: dict[tuple[int, int, int], set[str]] = {}
-    rows = accepted(contest).order_by(counted().desc(), "finished", "pk")
+    rows = accepted(contest).that_count("who").order_by(counted().desc(), "finished", "pk")
     for row in rows.iterator(chunk_size=500):
         board = (row.task_version.task_id, row.device_kind_id, row.who)
         programs = seen.setdefault(board, set())

@@ -26,7 +26,7 @@ MEASURED = ("max_abs_error", "max_rel_error", "of_tolerance", "kernel_us", "kern
             "roofline_fraction", "sol_score", "energy_mj", "energy_lo_mj", "energy_hi_mj", "excess_us",
             "failure")  # fmt: skip
 SCORED = ("reason", "verdict", "score", "score_lo", "score_hi", "vs_eager", "vs_compile", "worst_config",
-          "timing_trust", "isolation", "calls_library")  # fmt: skip
+          "timing_trust", "timing_revision", "isolation", "calls_library")  # fmt: skip
 ID_BYTES = 8
 FAILED = "failed"  # as kernelbot calls a judging that did not come to an end
 

@@ -75,6 +75,11 @@ REPORTS = DataTable(
             timing_trust="who measured: supervisor (CPU), replayed, bounded or audited (GPU)",
             isolation="the sandbox",
         ),
+        *columns(
+            INTEGER,
+            timing_revision="revision of the judge's timing: on a GPU the same kernel may get another score under "
+            "another one; 0 on a CPU and for old evaluations",
+        ),
         *columns(FLAG, calls_library="the source check found calls of library operators"),
         *columns(INTEGER, rank="on its leaderboard; null if a better entry of the author counts or none is ranked"),
         *columns(FLAG, under_review="the score is not confirmed yet"),

@@ -31,7 +31,7 @@ class Standing(models.Model):
     score_lo = models.FloatField()
     score_hi = models.FloatField()
     judgings = models.PositiveIntegerField(default=1)  # how many judgings of the same code are pooled
-    timing_revision = models.PositiveSmallIntegerField(default=0)  # that counts for them
+    timing_revision = models.PositiveSmallIntegerField(default=0, db_default=0)  # that counts for them
     # They are far apart although their times were replayed, and have different owners: the site judges the code itself.
     is_contested = models.BooleanField(default=False, db_default=False)
     rank = models.PositiveIntegerField(null=True, blank=True)

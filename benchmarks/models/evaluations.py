@@ -92,8 +92,9 @@ class Evaluation(models.Model):
     vs_compile = models.FloatField(null=True, blank=True)
     worst_config = models.CharField(max_length=500, blank=True)
     timing_trust = models.TextField(blank=True)
-    timing_revision = models.PositiveSmallIntegerField(default=0)  # of the judge; see `harness/scores/conditions.py`
-    conditions = models.CharField(max_length=200, blank=True)  # that scores of one code must share to agree
+    # of the judge, and what scores of one code must share to agree: see `harness/scores/conditions.py`
+    timing_revision = models.PositiveSmallIntegerField(default=0, db_default=0)
+    conditions = models.CharField(max_length=200, blank=True, default="", db_default="")
     isolation = models.CharField(max_length=200, blank=True)
     gated = models.BooleanField(default=False)  # the report names something to be looked at before it is shown
     calls_library = models.BooleanField(default=False)  # a look at the source found calls of a library's operators

@@ -113,9 +113,9 @@ class DeletedScore(models.Model):
     score_hi = models.FloatField()
     timing_trust = models.CharField(max_length=20, blank=True)  # empty in rows that are older than this column
     finished = models.DateTimeField(null=True)  # likewise
-    timing_revision = models.PositiveSmallIntegerField(default=0)
-    conditions = models.CharField(max_length=200, blank=True)
-    for_site = models.BooleanField(default=False)  # whether the site had asked for the judging
+    timing_revision = models.PositiveSmallIntegerField(default=0, db_default=0)
+    conditions = models.CharField(max_length=200, blank=True, default="", db_default="")
+    for_site = models.BooleanField(default=False, db_default=False)  # whether the site had asked for the judging
 
     class Meta:
         ordering: ClassVar = ["pk"]

@@ -178,7 +178,7 @@ def _leaders(request: KernelRequest) -> Mapping[int, Standing]:
 
 
 def _best_unranked(request: KernelRequest) -> Mapping[int, Evaluation]:
-    rows = answerable(request).filter(ruleset__name=settings.KBENCH_RULESET, score__isnull=False)
+    rows = answerable(request).filter(ruleset__name=settings.KBENCH_RULESET).that_count()
     first = rows.filter(device_kind=OuterRef("device_kind")).order_by(counted().desc(), "pk").values("pk")[:1]
     return {row.device_kind_id: row for row in rows.filter(pk=Subquery(first)).with_holder()}
 

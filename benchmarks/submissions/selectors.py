@@ -12,7 +12,7 @@ from django.core.paginator import Page
 from django.db.models import Case, Exists, OuterRef, Prefetch, Subquery, Value, When
 from django.http import Http404
 
-from ..harness import Source, Verdict, what_counts
+from ..harness import Source, Verdict
 from ..models import DeviceKind, Evaluation, Submission, Task, TaskVersion, Team
 from ..querysets import HEAVY, User, counted, teams_of_member, timed_earlier
 from ..selectors import evaluation_for, page_by_key, submission_for, visible_standings
@@ -130,10 +130,9 @@ def side_for(user: User, code: uuid.UUID) -> tuple[Submission, Evaluation]:
     except Http404:
         found = evaluation_for(user, code)
         return found.submission, found
-    return submission, max(
-        evaluations,
-        key=lambda item: (what_counts(item.score or 0.0, item.score_lo or 0.0, item.timing_trust), item.queued),
-    )
+    counting = Evaluation.objects.filter(pk__in=[item.pk for item in evaluations]).that_count()
+    best = counting.order_by(counted().desc(), "-queued").values_list("pk", flat=True).first()
+    return submission, next((item for item in evaluations if item.pk == best), evaluations[0])
 
 
 def _record(evaluation: Evaluation) -> uuid.UUID | None:
@@ -147,7 +146,8 @@ def _best_of(user: User, evaluation: Evaluation) -> uuid.UUID | None:
         return None
     own = Submission.objects.filter(owner=user.pk, task_version=evaluation.task_version_id).order_by()
     mine = _same_board(evaluation).full().filter(submission__in=own.values("pk"), verdict=Verdict.PASS)
-    code: uuid.UUID | None = mine.order_by(counted().desc()).values_list("submission__code", flat=True).first()
+    best = mine.that_count().order_by(counted().desc())
+    code: uuid.UUID | None = best.values_list("submission__code", flat=True).first()
     return code
 
 

@@ -48,7 +48,8 @@ def _words(evaluation: Evaluation, standing: Standing | None) -> str:
 
 def _score(standing: Standing) -> str:
     low, high = standing.score_lo, standing.score_hi
-    return f"{standing.score:.2f}× ({low:.2f} to {high:.2f}) vs the stronger baseline,"
+    earlier = " earlier timing," if standing.is_timed_earlier else ""
+    return f"{standing.score:.2f}× ({low:.2f} to {high:.2f}) vs the stronger baseline,{earlier}"
 
 
 def drawn(label: str, text: str, *, good: bool) -> HttpResponse:

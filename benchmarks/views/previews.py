@@ -79,7 +79,7 @@ def preview_of_board(key: BoardKey) -> LinkPreview:
 
 
 def _facts_of(leader: Standing, device: str, ruleset: str) -> tuple[str, ...]:
-    return (f"best of {device}", trust_of(leader.evaluation.timing_trust), f"rule set {ruleset}")
+    return (f"best of {device}", *timing_of(leader, leader.evaluation), f"rule set {ruleset}")
 
 
 def preview_of_evaluation(evaluation: Evaluation, standing: Standing | None) -> LinkPreview | None:
@@ -93,7 +93,7 @@ def preview_of_evaluation(evaluation: Evaluation, standing: Standing | None) -> 
         title=f"{evaluation.task_version.task.name} on {evaluation.device_kind.slug}",
         verdict=_verdict(evaluation, standing),
         image=reverse("evaluation-picture", args=[evaluation.code]),
-        facts=(f"rank {ranked.rank}", trust_of(evaluation.timing_trust), *facts) if ranked else facts,
+        facts=(f"rank {ranked.rank}", *timing_of(ranked, evaluation), *facts) if ranked else facts,
         score=score_of(ranked),
         times=times_of(evaluation) if ranked else (),
     )
@@ -118,6 +118,11 @@ def _verdict(evaluation: Evaluation, standing: Standing | None) -> str:
     if evaluation.verdict != Verdict.PASS:
         return f"not accepted: {evaluation.verdict}"
     return "under review" if standing else "accepted, not ranked"
+
+
+def timing_of(row: Standing | Evaluation, evaluation: Evaluation) -> tuple[str, ...]:
+    """Who measured the evaluation of a row, and whether by an earlier revision of the judge's timing."""
+    return (trust_of(evaluation.timing_trust), *(("earlier timing",) if row.is_timed_earlier else ()))
 
 
 def trust_of(timing_trust: str) -> str:

@@ -88,7 +88,7 @@ def columns() -> Any:
     evaluation = [
         *((name, text) for name in OF_EVALUATION),
         *((name, number) for name in SCORES),
-        *(("calls_library", flag), ("rank", pa.int32()), ("under_review", flag)),
+        *(("timing_revision", pa.int32()), ("calls_library", flag), ("rank", pa.int32()), ("under_review", flag)),
         ("configs", pa.list_(pa.struct(config))),
     ]
     return pa.schema(

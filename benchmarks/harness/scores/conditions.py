@@ -12,7 +12,7 @@ _MACHINE = (("gpu",), ("driver",), ("torch",), ("nvcc", "compiler"), ("cpu",))  
 
 
 def timing_revision(device_class: str) -> int:
-    """The revision that judges have now; 0 where the timing has never changed, as in reports that name none."""
+    """The revision that judges have now, 0 until the timing changes first. A report that names none has revision 0."""
     return _REVISIONS.get(device_class, 0)
 
 

@@ -1,0 +1,67 @@
+"""Upgrades while processes of the version before still run, and boards that `prepare` writes anew."""
+
+from importlib import import_module
+
+import pytest
+from django.apps import apps
+from django.db import IntegrityError, transaction
+from django.db.migrations.loader import MigrationLoader
+from django.utils import timezone
+
+from benchmarks.judgings.recording import boards_complete
+from benchmarks.models import Evaluation
+
+from .test_bounds import enter, found, replayed
+from .test_timing_revisions import SAME, by, hidden
+
+# The first migration of each app that must let the processes before it go on.
+FIRST = {"benchmarks": "0043_timing_revisions", "agents": "0008"}
+NAMES = sorted(key for key in MigrationLoader(None).disk_migrations if key[1] >= FIRST.get(key[0], "~"))
+BEFORE = ("benchmarks", "0042_intervals_of_several")
+
+
+@pytest.mark.parametrize("name", NAMES, ids="/".join)
+def test_processes_of_before_need_not_fill_a_column_that_a_migration_adds(name: tuple[str, str]) -> None:
+    loader = MigrationLoader(None)
+    before = loader.project_state(name, at_end=False)
+    after = loader.project_state(name)
+    common = after.models.keys() & before.models.keys()
+    added = {key: _unfilled(after.models[key]) - _unfilled(before.models[key]) for key in common}
+    missing = {key: columns for key, columns in added.items() if columns}
+    assert not missing, f"give these columns null=True or a db_default: {missing}"
+
+
+def _unfilled(model: object) -> set[str]:
+    """The columns that every process has to fill itself."""
+    fields = model.fields.items()  # type: ignore[attr-defined]
+    own = {name: field for name, field in fields if not (field.many_to_many or field.primary_key or field.generated)}
+    return {name for name, field in own.items() if not (field.null or field.has_db_default())}
+
+
+@pytest.mark.parametrize("table", ["Standing", "Evaluation", "DeletedScore"])
+def test_processes_of_before_write_into_the_migrated_database(table: str) -> None:
+    entry = enter("olga", replayed(2.5))
+    now, three = timezone.now(), {"score": 1.0, "score_lo": 1.0, "score_hi": 1.0}
+    columns = {
+        "Standing": {"holder": "user:999", "evaluation_id": entry.pk, "verified_at": now, **three},
+        "Evaluation": {"submission_id": entry.submission_id, "reason": "initial", "priority": 0, "queued": now},
+        "DeletedScore": {"owner_id": entry.submission.owner_id, "source_sha256": "a" * 64, **three},
+    }
+    board = {name: getattr(entry, name) for name in ("task_version_id", "device_kind_id", "ruleset_id")}
+    old = MigrationLoader(None).project_state(BEFORE).apps.get_model("benchmarks", table)
+    try:
+        with transaction.atomic():
+            row = old.objects.create(**board, **columns[table])
+    except IntegrityError as error:
+        pytest.fail(f"{table}: {error}")
+    assert apps.get_model("benchmarks", table).objects.get(pk=row.pk).timing_revision == 0
+
+
+def test_boards_are_written_anew_if_private_judgings_may_contradict_each_other() -> None:
+    enter("olga", found(1.5, 1.3, 1.6, "bounded"), SAME)
+    for score in (1.70, 1.69):
+        hidden("olga", replayed(score))
+    Evaluation.objects.filter(score=1.69).update(score=0.60, score_lo=0.59, score_hi=0.61)
+    import_module("benchmarks.migrations.0043_timing_revisions").mark(apps, None)
+    boards_complete()
+    assert by("olga").under_review
