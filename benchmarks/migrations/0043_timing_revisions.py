@@ -4,11 +4,8 @@ from django.db import migrations, models
 
 
 def mark(apps, schema_editor):
-    """`prepare` writes boards anew if several judgings of a code are replayed: these may contradict each other."""
-    replayed = apps.get_model("benchmarks", "Evaluation").objects.filter(verdict="PASS", timing_trust="replayed")
-    board = {name: models.OuterRef(name) for name in ("task_version", "device_kind")}
-    several = apps.get_model("benchmarks", "Standing").objects.filter(judgings__gt=1)  # replayed ones may be private
-    rows = several.filter(models.Exists(replayed.filter(**board)))
+    """`prepare` writes anew the boards with several replayed judgings of one code: they may contradict each other now."""
+    rows = apps.get_model("benchmarks", "Standing").objects.filter(judgings__gt=1, evaluation__timing_trust="replayed")
     deleted = apps.get_model("benchmarks", "DeletedScore").objects.filter(timing_trust="replayed")
     due = {version for found in (rows, deleted) for version in found.values_list("task_version", flat=True).distinct()}
     for version in due:
@@ -25,32 +22,32 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='deletedscore',
             name='conditions',
-            field=models.CharField(blank=True, db_default='', default='', max_length=200),
+            field=models.CharField(blank=True, max_length=200),
         ),
         migrations.AddField(
             model_name='deletedscore',
             name='for_site',
-            field=models.BooleanField(db_default=False, default=False),
+            field=models.BooleanField(default=False),
         ),
         migrations.AddField(
             model_name='deletedscore',
             name='timing_revision',
-            field=models.PositiveSmallIntegerField(db_default=0, default=0),
+            field=models.PositiveSmallIntegerField(default=0),
         ),
         migrations.AddField(
             model_name='evaluation',
             name='conditions',
-            field=models.CharField(blank=True, db_default='', default='', max_length=200),
+            field=models.CharField(blank=True, max_length=200),
         ),
         migrations.AddField(
             model_name='evaluation',
             name='timing_revision',
-            field=models.PositiveSmallIntegerField(db_default=0, default=0),
+            field=models.PositiveSmallIntegerField(default=0),
         ),
         migrations.AddField(
             model_name='standing',
             name='timing_revision',
-            field=models.PositiveSmallIntegerField(db_default=0, default=0),
+            field=models.PositiveSmallIntegerField(default=0),
         ),
         migrations.RunPython(mark, migrations.RunPython.noop),
     ]

@@ -4,9 +4,13 @@ from django.db import migrations, models
 
 
 def mark(apps, schema_editor):
-    """`prepare` writes anew the boards on which others' replayed judgings may be pooled with an entry's."""
-    replayed = apps.get_model("benchmarks", "Standing").objects.filter(judgings__gt=1, evaluation__timing_trust="replayed")
-    due = set(replayed.values_list("task_version", flat=True).distinct())
+    """`prepare` writes boards anew if several judgings of a code are replayed: these may contradict each other."""
+    replayed = apps.get_model("benchmarks", "Evaluation").objects.filter(verdict="PASS", timing_trust="replayed")
+    board = {name: models.OuterRef(name) for name in ("task_version", "device_kind")}
+    several = apps.get_model("benchmarks", "Standing").objects.filter(judgings__gt=1)  # replayed ones may be private
+    rows = several.filter(models.Exists(replayed.filter(**board)))
+    deleted = apps.get_model("benchmarks", "DeletedScore").objects.filter(timing_trust="replayed")
+    due = {version for found in (rows, deleted) for version in found.values_list("task_version", flat=True).distinct()}
     for version in due:
         apps.get_model("benchmarks", "TaskVersion").objects.filter(pk=version).update(boards_due=True)
 
@@ -22,6 +26,36 @@ class Migration(migrations.Migration):
             model_name='standing',
             name='is_contested',
             field=models.BooleanField(db_default=False, default=False),
+        ),
+        migrations.AlterField(
+            model_name='deletedscore',
+            name='conditions',
+            field=models.CharField(blank=True, db_default='', default='', max_length=200),
+        ),
+        migrations.AlterField(
+            model_name='deletedscore',
+            name='for_site',
+            field=models.BooleanField(db_default=False, default=False),
+        ),
+        migrations.AlterField(
+            model_name='deletedscore',
+            name='timing_revision',
+            field=models.PositiveSmallIntegerField(db_default=0, default=0),
+        ),
+        migrations.AlterField(
+            model_name='evaluation',
+            name='conditions',
+            field=models.CharField(blank=True, db_default='', default='', max_length=200),
+        ),
+        migrations.AlterField(
+            model_name='evaluation',
+            name='timing_revision',
+            field=models.PositiveSmallIntegerField(db_default=0, default=0),
+        ),
+        migrations.AlterField(
+            model_name='standing',
+            name='timing_revision',
+            field=models.PositiveSmallIntegerField(db_default=0, default=0),
         ),
         migrations.RunPython(mark, migrations.RunPython.noop),
     ]

@@ -15,7 +15,7 @@ from .test_bounds import enter, found, replayed
 from .test_timing_revisions import SAME, by, hidden
 
 # The first migration of each app that must let the processes before it go on.
-FIRST = {"benchmarks": "0043_timing_revisions", "agents": "0008"}
+FIRST = {"benchmarks": "0044_contested_entries", "agents": "0008"}
 NAMES = sorted(key for key in MigrationLoader(None).disk_migrations if key[1] >= FIRST.get(key[0], "~"))
 BEFORE = ("benchmarks", "0042_intervals_of_several")
 
@@ -62,6 +62,6 @@ def test_boards_are_written_anew_if_private_judgings_may_contradict_each_other()
     for score in (1.70, 1.69):
         hidden("olga", replayed(score))
     Evaluation.objects.filter(score=1.69).update(score=0.60, score_lo=0.59, score_hi=0.61)
-    import_module("benchmarks.migrations.0043_timing_revisions").mark(apps, None)
+    import_module("benchmarks.migrations.0044_contested_entries").mark(apps, None)
     boards_complete()
     assert by("olga").under_review
