@@ -86,11 +86,14 @@ redteam: install ## every attack of the corpus against the real judge, each besi
 
 install: $(VENV)/installed
 
+# pip would compile with one core, after each of the two. Some files of packages are templates, which nothing can compile.
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt torch
+	@$(BIN)/python -m compileall -q $(VENV)/lib >$(VENV)/compiled 2>&1 & \
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ".[dev]" || exit 1; wait
+	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >$(VENV)/compiled 2>&1 || true
 	@touch $@
 
 # Once: the database, and what is compiled before anything can be judged. `up` does both where it is missing.

@@ -81,6 +81,8 @@ def pytest_xdist_make_scheduler(config, log):
 
 @pytest.hookimpl(tryfirst=True)  # marks are looked at afterwards
 def pytest_collection_modifyitems(config, items):
+    if repeated := scheduling.several_times(item.nodeid for item in items):
+        raise pytest.UsageError(f"several tests are called {', '.join(repeated)}")
     places = scheduling.in_order(item.nodeid for item in items)
     items.sort(key=lambda item: places[scheduling.scope(item.nodeid)])
     if ON_POSTGRES:

@@ -12,6 +12,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections import Counter
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -83,6 +84,11 @@ def in_order(nodeids):
         group.sort(key=lambda item: _place(item, starts))
         shares |= {item: number / len(group) for number, item in enumerate(group)}
     return {item: number for number, item in enumerate(sorted(scopes, key=shares.__getitem__))}
+
+
+def several_times(nodeids):
+    """Names that more than one test has: a parallel run hands out names, and runs only the first test of each."""
+    return [name for name, count in Counter(nodeids).items() if count > 1]
 
 
 def _place(item, starts):

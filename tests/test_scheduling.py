@@ -4,7 +4,7 @@ import os
 import re
 from pathlib import Path
 
-from tests.scheduling import in_order, used_now
+from tests.scheduling import in_order, several_times, used_now
 
 
 def test_scopes_that_wait_come_evenly_between_those_that_compute_and_long_ones_first():
@@ -33,6 +33,10 @@ def test_files_on_one_site_and_the_tests_of_one_case_stay_together():
         "tests/browser/test_accessibility.py",
         "tests/harness/test_examples.py[gelu/forward]",
     ]
+
+
+def test_a_name_that_two_tests_have_is_found():
+    assert several_times(["a.py::test[1]", "a.py::test", "a.py::test[2]", "a.py::test"]) == ["a.py::test"]
 
 
 def test_a_folder_of_the_cache_that_nobody_has_used_for_long_is_removed(tmp_path):

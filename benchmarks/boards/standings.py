@@ -345,10 +345,11 @@ def _tell_who_lost(before: list[int], leaders: list[int]) -> None:
 
 def _tell_who_asked(leaders: list[int]) -> None:
     """The owner of the request that the task was made of, where it was made of one."""
+    asked = Standing.objects.filter(pk__in=leaders[:1], task_version__task__request__isnull=False)
+    if not asked.filter(ruleset__name=settings.KBENCH_RULESET).exists():
+        return
     rows = Standing.objects.with_context().select_related("task_version__task__suite", "device_kind", "ruleset")
-    leader = rows.filter(pk__in=leaders[:1], task_version__task__request__isnull=False).first()
-    if leader is not None and leader.ruleset.name == settings.KBENCH_RULESET:
-        telling.answered(leader)
+    telling.answered(rows.get(pk=leaders[0]))
 
 
 def _rank_board(evaluation: Evaluation, *, tells: bool = True) -> None:

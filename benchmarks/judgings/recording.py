@@ -26,6 +26,7 @@ from ..models import (
 
 LIBRARY_CALL = "library-call"
 BASELINE_JUDGINGS = 15  # a baseline's time is the median over this many latest judgings
+BASELINE_TIMES = ("eager_us", "compile_us", "eager_iqr_us", "compile_iqr_us")  # columns of both tables
 
 
 def columns_of(report: Report, *, quick: bool = False) -> dict[str, Any]:
@@ -79,9 +80,9 @@ def write(evaluation: Evaluation, report: Report) -> None:
         _config(evaluation, position, config) for position, config in enumerate(report.configs)
     )
     hold_boards(evaluation)  # the baselines of a task are a median over judgings, of which others may end now
-    for config in report.configs:
-        if config.eager_us is not None and config.group != "hidden" and not evaluation.is_quick:
-            _baseline_update(evaluation, config)
+    if not evaluation.is_quick:
+        timed = [config for config in report.configs if config.eager_us is not None and config.group != "hidden"]
+        _baselines_update(evaluation, ((config.group, config.key) for config in timed))
 
 
 def _config(evaluation: Evaluation, position: int, config: ConfigReport) -> ConfigResult:
@@ -121,27 +122,33 @@ def _finite(value: float | None) -> float | None:
     return None if value is None or value != value or value in (float("inf"), float("-inf")) else value  # noqa: PLR0124
 
 
-def _baseline_update(evaluation: Evaluation, config: ConfigReport | ConfigResult) -> None:
+def _baselines_update(evaluation: Evaluation, configs: Iterable[tuple[str, str]]) -> None:
+    """The baselines of these configurations, each a group and a key, on the board of this evaluation."""
+    BaselineResult.objects.bulk_create(
+        [_baseline(evaluation, group, key) for group, key in dict.fromkeys(configs)],
+        update_conflicts=True,
+        unique_fields=["task_version", "device_kind", "group", "key"],
+        update_fields=[*BASELINE_TIMES, "judgings", "updated"],
+    )
+
+
+def _baseline(evaluation: Evaluation, group: str, key: str) -> BaselineResult:
     latest = ConfigResult.objects.filter(
-        evaluation__task_version=evaluation.task_version,
-        evaluation__device_kind=evaluation.device_kind,
-        key=config.key,
-        group=config.group,
+        evaluation__task_version=evaluation.task_version_id,
+        evaluation__device_kind=evaluation.device_kind_id,
+        key=key,
+        group=group,
         eager_us__isnull=False,
     ).exclude(evaluation__reason=QUICK)
-    rows = list(latest.order_by("-evaluation__finished", "-pk")[:BASELINE_JUDGINGS])
-    BaselineResult.objects.update_or_create(
-        task_version=evaluation.task_version,
-        device_kind=evaluation.device_kind,
-        group=config.group,
-        key=config.key,
-        defaults={
-            "eager_us": _median(row.eager_us for row in rows),
-            "compile_us": _median(row.compile_us for row in rows),
-            "eager_iqr_us": _median(row.eager_iqr_us for row in rows),
-            "compile_iqr_us": _median(row.compile_iqr_us for row in rows),
-            "judgings": len(rows),
-        },
+    rows = latest.order_by("-evaluation__finished", "-pk").values_list(*BASELINE_TIMES)[:BASELINE_JUDGINGS]
+    judgings = list(rows)
+    return BaselineResult(
+        task_version_id=evaluation.task_version_id,
+        device_kind_id=evaluation.device_kind_id,
+        group=group,
+        key=key,
+        judgings=len(judgings),
+        **dict(zip(BASELINE_TIMES, map(_median, zip(*judgings, strict=True)), strict=True)),
     )
 
 
@@ -165,8 +172,7 @@ def boards_complete() -> None:
             for board in _boards_of(version, accepted if version.boards_due else accepted.filter(~Exists(rows))):
                 board_renew(board)
                 timed = ConfigResult.objects.filter(evaluation__in=board, eager_us__isnull=False)
-                for config in {(item.group, item.key): item for item in timed.exclude(group="hidden")}.values():
-                    _baseline_update(board[0], config)
+                _baselines_update(board[0], timed.exclude(group="hidden").values_list("group", "key"))
             TaskVersion.objects.filter(pk=version.pk).update(boards_due=False)
 
 

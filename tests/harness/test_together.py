@@ -6,7 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.harness import Paths, Source, Step, Verdict, default_rules, default_suites, find_task, judge_together
+from benchmarks.harness import (
+    Paths,
+    Report,
+    Source,
+    Step,
+    Verdict,
+    default_rules,
+    default_suites,
+    find_task,
+    judge_together,
+)
 from benchmarks.harness.together import _Turns
 
 TASK = find_task(default_suites(), "mnist_pool/forward")
@@ -52,17 +62,25 @@ def test_one_that_breaks_off_does_not_keep_the_other_waiting() -> None:
     assert ended.is_set()
 
 
-@pytest.mark.alone
-@pytest.mark.sandbox
-def test_a_slower_kernel_is_slower_by_as_much(paths: Paths) -> None:
+def together(first: Source, second: Source, paths: Paths) -> tuple[Report, Report]:
     rules = default_rules()
     few = replace(rules.time, launches=1, steps_per_config=6, min_steps_per_config=6)
     rules = replace(rules, time=few, score=replace(rules.score, max_half_width=float("inf")))
+    return judge_together(first, second, SMALL, rules, paths)
+
+
+@pytest.mark.alone
+@pytest.mark.sandbox
+def test_a_slower_kernel_is_slower_by_as_much(paths: Paths) -> None:
     late = kernel_with("volatile double idle = 0; for (int n = 0; n < 2000000; ++n) idle = idle + 1;")
-    quick, slow = judge_together(Source(KERNEL, "cpp"), late, SMALL, rules, paths)
+    quick, slow = together(Source(KERNEL, "cpp"), late, paths)
     assert (quick.verdict, slow.verdict) == (Verdict.PASS, Verdict.PASS), slow.reason
     assert quick.score is not None
     assert slow.score is not None
     assert quick.score.speedup > 2 * slow.score.speedup
-    crashes, passes = judge_together(kernel_with("__builtin_trap();"), Source(KERNEL, "cpp"), SMALL, rules, paths)
+
+
+@pytest.mark.sandbox
+def test_one_that_crashes_does_not_harm_the_other(paths: Paths) -> None:
+    crashes, passes = together(kernel_with("__builtin_trap();"), Source(KERNEL, "cpp"), paths)
     assert (crashes.verdict, passes.verdict) == (Verdict.RUNTIME_ERROR, Verdict.PASS), passes.reason

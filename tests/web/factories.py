@@ -83,9 +83,8 @@ def worker(role: str = WorkerRole.JUDGE, device: Device = CPU, **columns: Any) -
 def claimed_for_judging(device: Device = CPU) -> moves.Holding:
     """The next evaluation in the queue, compiled and in the hands of a judging worker."""
     kind = devices.register(device)
-    building = moves.evaluation_claim(worker(WorkerRole.COMPILE, device), kind, WorkerRole.COMPILE)
-    assert building is not None
-    moves.evaluation_built(building)
+    worker(WorkerRole.COMPILE, device)
+    Evaluation.objects.queued().filter(device_kind=kind, built=None).update(built=timezone.now())
     holding = moves.evaluation_claim(worker(device=device), kind)
     assert holding is not None
     return holding
