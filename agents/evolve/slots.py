@@ -7,7 +7,7 @@ which generations there are (`loop.py`).
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from benchmarks.harness import device_class
@@ -32,7 +32,7 @@ from .model import (
     VerifierOpinion,
     guarded,
 )
-from .novelty import Novelty, twin
+from .novelty import Novelty, binary_of, twin
 from .proposing import Asking, refused
 from .rng import Rng
 
@@ -288,16 +288,37 @@ class Round:
             self._finish(candidate, result, Cost(), reused_from=other.id)
 
     async def _reach_finals(self, place: int, count: int) -> None:
-        """Waits until all are screened. Drops the candidate if so many have better estimates."""
+        """Waits until all are screened. Drops the candidate if so many others have better estimates."""
         for slot in self._screened.passed:
             await slot.wait()
-        timed = [(estimate_of(self._candidate(other)), -other) for other in range(len(self.names))]
-        ranked = sorted(((value, other) for value, other in timed if value is not None), reverse=True)
-        late = {-other: value for value, other in ranked[count:]}
-        if place in late:
+        candidate = self._candidate(place)
+        if _FINALS.id in candidate.opinions:  # before a crash, or a pause
+            return
+        first = self._firsts()
+        ranked = sorted(set(first.values()), key=lambda other: (-self._estimate(other), other))
+        if place in first and first[place] in ranked[count:]:
             said = Reason(f"{count} others of its generation have better estimates on the timed configurations")
-            opinion = VerifierOpinion("reject", (said,), fault=SLOW, resources={"estimate": late[place]})
-            self.book.commit(*self._verdict(self._candidate(place), _FINALS, opinion))
+            opinion = VerifierOpinion("reject", (said,), fault=SLOW, resources={"estimate": self._estimate(place)})
+            self.book.commit(*self._verdict(candidate, _FINALS, opinion))
+
+    def _firsts(self) -> dict[int, int]:
+        """Of each slot with an estimate the first one that compiled to the same binary: they need one place together.
+
+        Without those that take the result of a candidate from before, and those that a verifier rejects. Nothing here
+        changes once all are screened.
+        """
+        first, slot_of = dict[int, int](), dict[str, int]()
+        before = [item for item in self._earlier(0) if item.result is not None and not item.result.ours]
+        for other in range(len(self.names)):
+            candidate = self._candidate(other)
+            rejected = any(said.decision == "reject" for name, said in candidate.opinions.items() if name != _FINALS.id)
+            if estimate_of(candidate) is not None and not rejected and twin(candidate, before) is None:
+                binary = binary_of(replace(candidate, result=None))  # as a verifier told it
+                first[other] = slot_of.setdefault(binary or f"slot {other}", other)
+        return first
+
+    def _estimate(self, place: int) -> float:
+        return estimate_of(self._candidate(place)) or 0.0
 
     async def _await_judging(self, place: int) -> None:
         if self._bench.locked():

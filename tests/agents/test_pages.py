@@ -128,6 +128,10 @@ def test_a_run_that_screens_on_a_gpu_looks_at_many_and_judges_the_best(visitor: 
         config = Run.objects.latest("pk").config
         found.append((config["generation_size"], config["concurrency"], config["options"].get("finalists")))
     assert found == [(48, 12, 3), (4, 4, None)]
+    for minutes, size in ((20, 48), (5, 20), (2, 4)):
+        Run.objects.all().delete()
+        visitor.post(NEW, {**on_gpu, "verifiers": ["static", "compile", "screen"], "minutes": minutes})
+        assert Run.objects.latest("pk").config["generation_size"] == size
     visitor.post(NEW, {**FORM, "verifiers": ["static", "compile", "screen"]})
     assert Run.objects.latest("pk").config["generation_size"] == 4, (
         "on a processor a look takes half as long as a judging"

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from agents.evolve.budget import Caps
 from agents.evolve.config import ConfigError, RunConfig
 from agents.evolve.logs import MemoryLog
-from agents.evolve.model import SLOW, JudgeResult, VerifierOpinion
+from agents.evolve.model import SLOW, JudgeResult, Proposal, ProposalRequest, VerifierOpinion
 from agents.evolve.proposers.template_evo import TemplateEvo
 from agents.evolve.state import RunState
 from agents.evolve.verifiers import find_verifiers
@@ -195,3 +196,60 @@ def test_a_real_kernel_with_a_slow_copy_beside_it_is_told_apart(paths: Paths) ->
     finally:
         verifier.close()
     assert (opinion.decision, opinion.fault) == ("reject", SLOW)
+
+
+class Slots(world.Scripted):
+    """The first of a generation is the kernel that the run began with, later ones are slower."""
+
+    def answer(self, request: ProposalRequest) -> Proposal:
+        if request.stage == "translate":
+            return self._proposal(world.kernel(40, 40, 40), "translate")
+        text = world.kernel(40, 40, 40 - request.slot) + f"// {request.generation}.{request.slot}\n"
+        return Proposal(text, "cpp", params={"g": request.generation, "s": request.slot}, template="genes")
+
+
+class Binary:
+    """Tells what a kernel compiles to."""
+
+    id, version = "compile", "1"
+
+    async def judge(self, source: str, language: str, task: TaskSpec) -> VerifierOpinion:
+        return VerifierOpinion("accept", resources={"binary_sha256": str(world.values_of(source))})
+
+
+def test_what_compiles_to_the_binary_of_another_takes_no_place_in_the_finals() -> None:
+    log = MemoryLog()
+    caps = Caps(judgings=30)
+    config = RunConfig(
+        world.TASK.name, caps=caps, plateau=1, audit_fraction=0.0, generation_size=2, options={"finalists": 1}
+    )
+    world.run(log, config, proposer=Slots(), verifiers=(Binary(), world.Racing()))
+    state = RunState.fold(log.read(), log.get_source)
+    twin, other = (state.archive.candidates[f"1-{slot}"] for slot in range(2))
+    assert (twin.reused_from, other.reused_from, other.state) == ("0-0", None, "judged")
+
+
+async def at_once(seconds: float) -> None:
+    await asyncio.sleep(0)
+
+
+def test_no_verifier_speaks_twice_of_a_candidate_after_a_crash() -> None:
+    config = RunConfig(
+        world.TASK.name,
+        caps=Caps(judgings=40),
+        plateau=4,
+        audit_fraction=0.4,
+        generation_size=6,
+        concurrency=2,
+        judgings_at_once=1,
+        options={"finalists": 1},
+    )
+    whole = world.Recorded()
+    world.run(whole, config, verifiers=(world.Racing(),), sleep=at_once)
+    ends = whole.ends[1:-1:3]
+    assert len(ends) > 20
+    for end in ends:
+        log = whole.until(end)
+        world.run(log, verifiers=(world.Racing(),), sleep=at_once)
+        said = Counter((item.candidate, item.payload["verifier"]) for item in log.read() if item.type == "verdict")
+        assert max(said.values()) == 1, end

@@ -251,7 +251,7 @@ class StandingGpuSession(GpuSession):
         self._serve_candidate()
         for number in (number for number, config in enumerate(self.setting.configs) if not config.hidden):
             choice = self.fill(number)
-            fault = call_fault(self.call_candidate(number, choice))
+            fault = call_fault(self.call_candidate(number, choice), quoted=not self.has_met_hidden)
             if fault is not None:
                 raise fault
             comparison = self.compare("candidate", number, choice)
