@@ -344,14 +344,19 @@ def _unaudited() -> QuerySet[Standing]:
 
 
 def _due_again() -> QuerySet[Standing]:
-    """Leading entries that the site should judge itself, and whose submission it has not had judged lately."""
+    """Leading entries that the site should judge itself, and has not had judged lately.
+
+    For an earlier timing each holder's own submission is judged, one of a text at a time, since it shows other figures.
+    """
     now, revision = timezone.now(), timing_revision("cuda")
-    earlier = Q(timing_revision__lt=revision) | Q(evaluation__timing_revision__lt=revision)
-    again = Q(state=State.DONE) & ~_OUR_FAULT & Q(queued__gte=now - _FAILED_REPEATED_AFTER)
-    lately = again | Q(queued__gte=now - _REPEATED_AFTER) | ~Q(state__in=FINISHED)
     ours = _of_same_text().filter(Q(reason__in=_AUDITS_OF_OURS) | _REJUDGED)
-    judged = ours.filter(lately, submission=OuterRef("evaluation__submission"))
-    return _leading().filter(Q(is_contested=True) | earlier, ~Exists(judged), evaluation__timing_trust__in=TIMINGS)
+    recent, unfinished = Q(queued__gte=now - _REPEATED_AFTER), ~Q(state__in=FINISHED)
+    again = Q(state=State.DONE) & ~_OUR_FAULT & Q(queued__gte=now - _FAILED_REPEATED_AFTER)
+    own = Q(submission=OuterRef("evaluation__submission")) & (again | recent)
+    earlier = Q(timing_revision__lt=revision) | Q(evaluation__timing_revision__lt=revision)
+    timed = earlier & ~Exists(ours.filter(unfinished | own))
+    contested = Q(is_contested=True) & ~Exists(ours.filter(unfinished | recent))
+    return _leading().filter(timed | contested, evaluation__timing_trust__in=TIMINGS)
 
 
 def _of_same_text() -> QuerySet[Evaluation]:

@@ -49,6 +49,10 @@ class EntryOut(Schema):
     energy_ci95_mj: tuple[float, float] | None = Field(description="its 95 % interval")
     calls_library: bool = Field(description="the source check found calls of library operators")
     judgings: int
+    contested: bool = Field(
+        description="replayed evaluations of the same code by others are far apart from it, and count in the score "
+        "until this site has judged it itself"
+    )
     verified_at: datetime
     evaluation: UUID
 
@@ -180,6 +184,7 @@ def _entry(row: Any) -> EntryOut:
         energy_ci95_mj=(energy.lo_mj, energy.hi_mj) if energy else None,
         calls_library=row.evaluation.calls_library,
         judgings=row.judgings,
+        contested=row.is_contested,
         verified_at=row.verified_at,
         evaluation=evaluation.code,
     )

@@ -279,9 +279,15 @@ def _answers_for(evaluation: Evaluation, row: Any) -> bool:
 
     Only such judgings can put an entry under review: whoever judges a copy must not.
     """
+    if _is_asked_by_site(row):
+        return True
     if isinstance(row, DeletedScore):
-        return row.for_site or (row.owner_id is not None and row.owner_id == evaluation.submission.owner_id)
-    return _is_for_site(row) or _owner_of(row) == _owner_of(evaluation)
+        return row.owner_id is not None and row.owner_id == evaluation.submission.owner_id
+    return _owner_of(row) == _owner_of(evaluation)
+
+
+def _is_asked_by_site(row: Any) -> bool:
+    return row.for_site if isinstance(row, DeletedScore) else _is_for_site(row)
 
 
 def _is_for_site(item: Evaluation) -> bool:
@@ -373,7 +379,7 @@ def pooled_judgings(evaluation: Evaluation, same_code: list[Evaluation]) -> list
 
     Where the judge's timing has changed, the latest revision of those whose times are known best counts, and later
     ones: whoever had them judged, and whether or not they can be seen. So a code that was replayed gains no more by
-    avoiding that than the revision has changed. What others have scored far above another judging raises nothing.
+    avoiding that than the revision has changed. Nobody else's far-off judging counts for long (`_without_refuted`).
     """
     scored = _without_refuted(evaluation, _scored(evaluation, same_code), same_code)
     best = min(map(how_known, scored))
@@ -382,16 +388,28 @@ def pooled_judgings(evaluation: Evaluation, same_code: list[Evaluation]) -> list
 
 
 def _without_refuted(evaluation: Evaluation, scored: list[Any], same_code: list[Evaluation]) -> list[Any]:
-    """Without replayed judgings of others that contradict a lower one, unless staff have confirmed both."""
+    """Without what others have had replayed if the row's own judgings speak against it, unless staff confirmed both.
+
+    Their high scores are left out if one of its owner or of the site is too low for them, and all that contradict one
+    that the site has asked for later. So nobody's luck raises or lowers another's score for long.
+    """
     is_settled, refuted = _settled_by_staff(_exact(evaluation, same_code)), set[int]()
     for rows, apart in _under_like_conditions(_replayed(scored)):
-        new = [row for row in rows if not is_settled(row)]
-        lowest, lowest_new = min(rows, key=_most, default=None), min(new, key=_most, default=None)
+        own = [row for row in rows if _answers_for(evaluation, row)]
+        of_site = [row for row in own if _is_asked_by_site(row)]
         for row in rows:
-            low = lowest_new if is_settled(row) else lowest
-            if low is not None and _contradicts(row, low, apart) and not _answers_for(evaluation, row):
-                refuted.add(id(row))
+            if not _answers_for(evaluation, row):
+                against = own if not is_settled(row) else [other for other in own if not is_settled(other)]
+                is_high = any(_pairs([row], against, apart))
+                later = [other for other in of_site if _ended_after(other, row)]
+                if is_high or any(_pairs([row], later, apart)) or any(_pairs(later, [row], apart)):
+                    refuted.add(id(row))
     return [row for row in scored if id(row) not in refuted]
+
+
+def _ended_after(item: Any, other: Any) -> bool:
+    """Of what was deleted long ago it is not known when it ended."""
+    return item.finished is not None and (other.finished is None or other.finished <= item.finished)
 
 
 def is_contested(evaluation: Evaluation, same_code: list[Evaluation], counting: list[Any]) -> bool:

@@ -13,8 +13,24 @@ from typing import Any
 from django.conf import settings
 from django.core.cache import caches
 from django.core.paginator import Page, Paginator
-from django.db.models import Avg, Count, Exists, F, Max, Min, OuterRef, Q, RowRange, Subquery, Sum, Window
-from django.db.models.functions import Exp, Ln, Power
+from django.db.models import (
+    Avg,
+    Case,
+    Count,
+    F,
+    Max,
+    Min,
+    OuterRef,
+    Q,
+    RowRange,
+    Subquery,
+    Sum,
+    TextField,
+    Value,
+    When,
+    Window,
+)
+from django.db.models.functions import Cast, Concat, Exp, Ln, Power
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 
@@ -37,7 +53,7 @@ from ..states import TIMINGS, MethodKind, Moderation, TaskVersionStatus, Visibil
 from .accuracy import largest_share
 from .labels import is_ranked
 from .orders import BY_RANK, in_order
-from .reviews import APART, judgings_of_same_code, review_reason
+from .reviews import APART, is_contested, judgings_of_same_code, pooled_judgings, review_reason
 from .tradeoffs import mean_energy
 
 RECORDS_MAX = 100
@@ -45,6 +61,12 @@ ROUNDS_MAX = 10  # of looking for records again without those that were refused
 REVIEWS_MAX = 50
 KEPT_S = 300
 AUTHOR_MAX_CHARS = 150
+# Keys of a program: the column of a judging, and of what is remembered of a deleted one.
+_KEYS = {
+    "text": ("submission__blob", "source_sha256"),
+    "tokens": ("submission__source_key", "source_key"),
+    "object": ("object_key", "object_key"),
+}
 
 
 @dataclass(frozen=True)
@@ -187,6 +209,7 @@ def _records(key: BoardKey) -> list[Evaluation]:
 def _best_so_far(key: BoardKey, doubted: set[int]) -> list[Evaluation]:
     sound = Evaluation.objects.scored_on(key).filter(gated=False).exclude(submission__in=doubted)
     if key.device.device_class != CPU:
+        sound = sound.annotate(**{f"own_{name}": _owned(column) for name, (column, _) in _KEYS.items()})
         sound = sound.exclude(_is_timed_again(key))
     for taken_off in (Submission.objects.moderated(), Submission.objects.not_public()):  # short: an index holds them
         sound = sound.exclude(submission__in=taken_off.order_by().values("pk"))
@@ -204,28 +227,30 @@ def _is_timed_again(key: BoardKey) -> Q:
     What others submit of the same code takes no record away.
     """
     latest, found = timing_revision("cuda"), Q()
-    scored = Evaluation.objects.scored_on(key).filter(timing_revision__gte=latest)
+    scored = Evaluation.objects.scored_on(key).filter(timing_revision__gte=latest).order_by()
     board = {"task_version": key.version, "device_kind": key.device, "ruleset": key.ruleset}
-    deleted = DeletedScore.objects.filter(timing_revision__gte=latest, owner=OuterRef("submission__owner"), **board)
-    same = _same_code(text="submission__blob", tokens="submission__source_key")
-    own = Q(submission=OuterRef("submission")) | Q(submission__owner=OuterRef("submission__owner")) & same
-    gone = _same_code(text="source_sha256", tokens="source_key")
+    deleted = DeletedScore.objects.filter(timing_revision__gte=latest, **board).order_by()
     for trust in TIMINGS:
         as_well = {"timing_trust__in": TIMINGS[: TIMINGS.index(trust) + 1]}
-        again = Exists(scored.filter(own, **as_well)) | Exists(deleted.filter(gone, **as_well))
-        found |= Q(again, timing_trust=trust, timing_revision__lt=latest)
+        again = Q(submission__in=scored.filter(**as_well).values("submission"))
+        for name, (column, gone) in _KEYS.items():
+            own = scored.filter(**as_well).annotate(own=_owned(column)).exclude(own="").values("own")
+            own_gone = deleted.filter(**as_well).annotate(own=_owned(gone, "owner")).exclude(own="").values("own")
+            again |= Q(**{f"own_{name}__in": own}) | Q(**{f"own_{name}__in": own_gone})
+        found |= again & Q(timing_trust=trust, timing_revision__lt=latest)
     return found
 
 
-def _same_code(*, text: str, tokens: str) -> Q:
-    """Of the text of the row outside, of its tokens, or of what it was compiled to; not known is nobody's."""
-    same_tokens = Q(**{tokens: OuterRef("submission__source_key")}) & ~Q(**{tokens: ""})
-    same_object = Q(object_key=OuterRef("object_key")) & ~Q(object_key="")
-    return Q(**{text: OuterRef("submission__blob")}) | same_tokens | same_object
+def _owned(column: str, owner: str = "submission__owner") -> Any:
+    """A key and whose it is, as one value; empty if one is not known. Lists of these can be searched by hash."""
+    parts = (Cast(F(owner), TextField()), Value(" "), Cast(F(column), TextField()))
+    is_known = ~Q(**{column: ""}) & Q(**{f"{owner}__isnull": False})
+    known = When(is_known, then=Concat(*parts, output_field=TextField()))
+    return Case(known, default=Value(""), output_field=TextField())
 
 
 def _in_question(key: BoardKey, records: list[Evaluation]) -> set[int]:
-    """The submissions of those that would be under review, had they a row of their own on the board.
+    """The submissions of those that would be contested or under review, had they a row of their own on the board.
 
     Only those are asked about whose text, tokens or compiled code were refused or held back there at any time, or have
     scores that may contradict each other.
@@ -261,7 +286,14 @@ def _in_question(key: BoardKey, records: list[Evaluation]) -> set[int]:
             *deleted.values_list(*figures, "source_sha256", "source_key", "object_key"),
         )
     asked = [record for record in records if doubts.intersection(_names(record))]
-    return {record.submission_id for record in asked if review_reason(record, judgings_of_same_code(record))}
+    return {record.submission_id for record in asked if _is_in_question(record)}
+
+
+def _is_in_question(record: Evaluation) -> bool:
+    same_code = judgings_of_same_code(record)
+    if review_reason(record, same_code):
+        return True
+    return is_contested(record, same_code, [*pooled_judgings(record, same_code), record])
 
 
 def _far_apart(*judgings: Sequence[Any]) -> set[str]:

@@ -3,6 +3,7 @@
 The fixtures' judgings have the latest revision; `earlier` is the one before it.
 """
 
+import time
 from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
@@ -21,7 +22,7 @@ from benchmarks.boards.selectors import board_records
 from benchmarks.harness import Report, conditions_of, timing_revision
 from benchmarks.judgings import moves
 from benchmarks.judgings.recording import boards_complete
-from benchmarks.models import DeletedScore, Evaluation, RuleSet, Standing
+from benchmarks.models import CodeBlob, DeletedScore, Evaluation, RuleSet, Standing, Submission
 from benchmarks.moderation import decisions, rejudging
 from benchmarks.moderation.rejudging import Wanted
 from benchmarks.states import ActionKind, Priority, Visibility
@@ -387,3 +388,76 @@ def test_two_housekeepers_queue_a_leader_once(queue: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(services, "_leader_queued", slow)
     assert getattr(services, queue)() == 0
     assert Evaluation.objects.exclude(reason="initial").count() == 1
+
+
+def test_one_low_copy_outweighs_nobody() -> None:
+    enter("olga", on(replayed(2.0), "2.11"), SAME)
+    for number in range(10):
+        enter(f"copies{number}", on(replayed(2.0), "2.11"), SAME)
+    hidden("rival", on(replayed(1.55), "2.11"))
+    row = by("olga")
+    assert (row.judgings, row.score) == (12, pytest.approx(1.96, abs=0.02))
+
+
+def test_the_judging_of_the_site_ends_what_others_contest() -> None:
+    enter("olga", on(replayed(2.0), "2.11"), SAME)
+    hidden("rival", on(replayed(1.2), "2.11"))
+    factories.worker(device=factories.GPU)
+    assert by("olga").is_contested
+    queued = 0
+    for _ in range(4):
+        if services.leaders_rejudge():
+            queued += 1
+            moves.record_report(factories.claimed_for_judging(factories.GPU), on(replayed(2.0), "2.11"))
+        enter("olga", on(replayed(2.0), "2.11"), SAME)
+        Evaluation.objects.update(queued=timezone.now() - timedelta(days=8))
+    row = by("olga")
+    assert (queued, row.is_contested, row.score) == (1, False, pytest.approx(2.0))
+    hidden("rival", on(replayed(1.2), "2.11"))
+    assert by("olga").is_contested, "what is judged later asks again"
+
+
+def test_a_text_is_judged_once_however_many_show_it() -> None:
+    for number in range(6):
+        enter(f"copies{number}", on(replayed(2.0), "2.11"), SAME)
+    hidden("rival", on(replayed(1.2), "2.11"))
+    factories.worker(device=factories.GPU)
+    assert [services.leaders_rejudge() for _ in range(4)] == [1, 0, 0, 0]
+    for number in range(3):
+        enter(f"early{number}", earlier(replayed(2.0)), "// another\n")
+    assert [services.leaders_rejudge() for _ in range(3)] == [1, 0, 0]
+
+
+def test_no_false_record_is_kept_by_a_copy_that_hides_its_row() -> None:
+    for name, score in (("a", 1.5), ("b", 1.6), ("c", 1.7)):
+        enter(name, replayed(score))
+    enter("cheat", earlier(replayed(9.0)), SAME)
+    enter("copied", replayed(9.9), "// later\n")
+    hidden("second", replayed(1.2))
+    factories.judged_on_gpu(replayed(1.2), owner=factories.user("third"), text="// later\n", visibility="private")
+    assert [record.score for record in board_records(key())] == [1.5, 1.6, 1.7]
+
+
+def test_records_of_a_large_board_are_found_with_few_comparisons() -> None:
+    """Whose the later judgings are is found by hash. Row by row, 1,000 earlier and as many later ones took 13 s."""
+    first = enter("first", replayed(1.5))
+    users = User.objects.bulk_create([User(username=f"user{number}") for number in range(1000)])
+    for revision in (0, timing_revision("cuda")):
+        names = [f"{revision:032x}{number:032x}" for number in range(len(users))]
+        CodeBlob.objects.bulk_create([copied(first.submission.blob, sha256=name) for name in names])
+        submissions = Submission.objects.bulk_create(
+            copied(first.submission, owner_id=user.pk, blob_id=name, source_key=name, client_token="")
+            for user, name in zip(users, names, strict=True)
+        )
+        Evaluation.objects.bulk_create(
+            copied(first, submission_id=row.pk, object_key=row.source_key, timing_revision=revision)
+            for row in submissions
+        )
+    began = time.process_time()
+    board_records(key())
+    assert time.process_time() - began < 3
+
+
+def copied(row: Any, **changed: Any) -> Any:
+    fields = [field.attname for field in row._meta.concrete_fields if field.name not in ("id", "code")]
+    return type(row)(**{name: getattr(row, name) for name in fields} | changed)
