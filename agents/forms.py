@@ -17,7 +17,18 @@ from .evolve.budget import Caps
 from .evolve.config import ConfigError, RunConfig
 from .evolve.proposers import CONSTANTS
 from .evolve.templates import constants_of, find_template
-from .proposals import BY_NAME, EXTERNAL, Choice, User, choices_for, verifiers_for
+from .proposals import (
+    BUILDS_BESIDE_LOOKS,
+    BY_NAME,
+    EXTERNAL,
+    FEW,
+    SURE_ON_GPU,
+    Choice,
+    User,
+    choices_for,
+    screened_at_once,
+    verifiers_for,
+)
 from .selectors import judges_of
 from .states import RunStatus
 
@@ -27,11 +38,6 @@ USD_MAX = 1000
 SEED_MAX = 2**53 - 1
 CONFIRMATIONS = 4  # judgings of the two best candidates when a run ends
 CURRICULUM = 3  # generations without gain after which it ends
-# Of a run that screens on a GPU: candidates of a generation, what is dropped and judged of them, builds side by side.
-SCREENED_ON_GPU, SURE_ON_GPU, BUILDS_BESIDE_LOOKS = 48, {"screen_margin": 1.0, "finalists": 3}, 12
-SCREENED_A_MINUTE = (
-    4  # per minute of the run, so that it has at least three generations: an open one at its end is lost
-)
 
 
 class BudgetForm(forms.Form):
@@ -158,17 +164,8 @@ class RunForm(BudgetForm):
     def _screens_many(self) -> bool:
         """On a GPU a look takes a tenth of a judging. Only candidates that cost nothing are made in such numbers."""
         choice, on_gpu = BY_NAME[self.cleaned_data["proposer"]], self.device_kind.device_class != CPU
-        free = not choice.paid and not choice.outside
-        return (
-            on_gpu and free and "screen" in self._verifiers() and self._screened() > 2 * RunConfig("").generation_size
-        )
-
-    def _screened(self) -> int:
-        minutes = self.cleaned_data.get("minutes")
-        return SCREENED_ON_GPU if minutes is None else min(SCREENED_ON_GPU, int(SCREENED_A_MINUTE * minutes))
-
-    def _generation_size(self) -> int:
-        return self._screened() if self._screens_many() else RunConfig("").generation_size
+        is_free = not choice.paid and not choice.outside
+        return on_gpu and is_free and "screen" in self._verifiers() and screened_at_once(self.caps()) > FEW
 
     def _options(self) -> dict[str, Any]:
         kernel = {"kernel": self._kernel()} if self.cleaned_data["proposer"] == CONSTANTS else {}
@@ -191,7 +188,7 @@ class RunForm(BudgetForm):
                 curriculum=CURRICULUM if data["curriculum"] else None,
                 concurrency=self._concurrency(BY_NAME[data["proposer"]]),
                 judgings_at_once=judges_of(self.device_kind),
-                generation_size=self._generation_size(),
+                generation_size=screened_at_once(self.caps()) if self._screens_many() else FEW,
             )
         except ConfigError as error:
             self.add_error(None, str(error))

@@ -9,10 +9,24 @@ from dataclasses import dataclass, replace
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 
+from .evolve.budget import Caps
+from .evolve.config import RunConfig
 from .evolve.proposers import CONSTANTS
 
 EXTERNAL, CRITIC = "external", "critic"
 User = AbstractBaseUser | AnonymousUser
+# Of a run that screens on a GPU: what is dropped and judged of a generation, and how many build side by side.
+SURE_ON_GPU, BUILDS_BESIDE_LOOKS = {"screen_margin": 1.0, "finalists": 3}, 12
+FEW = RunConfig("").generation_size
+
+
+def screened_at_once(caps: Caps) -> int:
+    """How many candidates a generation of such a run has: 48, and fewer if its time would not do for three of these.
+
+    `FEW` if it is too short for any finals. What of the last generation is screened and not judged is lost.
+    """
+    fitting = 48 if caps.wall_s is None else int(caps.wall_s / 15)
+    return min(48, fitting) if fitting >= 3 * FEW else FEW
 
 
 @dataclass(frozen=True)

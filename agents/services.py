@@ -32,7 +32,7 @@ from .evolve.llm.prices import load_prices
 from .evolve.state import BrokenLog
 from .library import remembered
 from .models import Run
-from .proposals import BY_NAME, CRITIC, EXTERNAL, asks_models, problem_of
+from .proposals import BY_NAME, CRITIC, EXTERNAL, asks_models, problem_of, screened_at_once
 from .record.log import DbLog
 from .record.withheld import tells_hidden
 from .states import OPEN, RunStatus, Wish, sources
@@ -258,7 +258,8 @@ def run_fork(parent: Run, *, owner: User | None, seed: int, more: Caps) -> Run:
         raise Refused("The run has candidates that are private or withheld. Only those who may read them can fork it.")
     try:
         config = _of_fork(RunConfig.from_json(parent.config), parent, owner)
-        config = replace(config, seed=seed, caps=more)
+        size = screened_at_once(more) if "finalists" in config.options else config.generation_size
+        config = replace(config, seed=seed, caps=more, generation_size=min(size, config.generation_size))
     except ConfigError as error:
         raise Refused(str(error)) from error
     order = RunRequest(parent.task_version, parent.device_kind, config, owner)

@@ -304,14 +304,15 @@ class Round:
     def _firsts(self) -> dict[int, int]:
         """Of each slot with an estimate the first one that compiled to the same binary: they need one place together.
 
-        Without those that take the result of a candidate from before, and those that a verifier rejects. Nothing here
-        changes once all are screened.
+        Without those that take the result of a candidate from before, and those that are refused or that a verifier
+        rejects. Nothing here changes once all are screened.
         """
         first, slot_of = dict[int, int](), dict[str, int]()
         before = [item for item in self._earlier(0) if item.result is not None and not item.result.ours]
         for other in range(len(self.names)):
             candidate = self._candidate(other)
             rejected = any(said.decision == "reject" for name, said in candidate.opinions.items() if name != _FINALS.id)
+            rejected |= candidate.state == "refused"
             if estimate_of(candidate) is not None and not rejected and twin(candidate, before) is None:
                 binary = binary_of(replace(candidate, result=None))  # as a verifier told it
                 first[other] = slot_of.setdefault(binary or f"slot {other}", other)

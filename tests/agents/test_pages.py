@@ -10,7 +10,8 @@ from django.contrib.auth import get_user_model
 from django.core.cache import caches
 from django.test import Client
 
-from agents import forms
+from agents import forms, services
+from agents.evolve.budget import Caps
 from agents.evolve.verifiers.matrix import emulator_on_cuda
 from agents.models import Run
 from agents.states import RunStatus, Wish
@@ -136,6 +137,15 @@ def test_a_run_that_screens_on_a_gpu_looks_at_many_and_judges_the_best(visitor: 
     assert Run.objects.latest("pk").config["generation_size"] == 4, (
         "on a processor a look takes half as long as a judging"
     )
+
+
+def test_a_fork_with_little_time_has_fewer_candidates_in_a_generation(run: Run) -> None:
+    def forked(**more: float) -> int:
+        return services.run_fork(run, owner=None, seed=4, more=Caps(**more)).config["generation_size"]
+
+    run.config |= {"generation_size": 48, "options": {"finalists": 3}}
+    run.save(update_fields=["config"])
+    assert [forked(judgings=40), forked(wall_s=600.0), forked(wall_s=120.0)] == [48, 40, 4]
 
 
 @pytest.mark.parametrize(
