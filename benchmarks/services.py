@@ -41,6 +41,7 @@ from .states import (
     AUDITED,
     BOUNDED,
     FINISHED,
+    REPLAYED,
     TIMINGS,
     CheckState,
     EvaluationReason,
@@ -288,20 +289,21 @@ def leaders_audit() -> int:
 
 
 def leaders_rejudge() -> int:
-    """Queue leading entries that the site should judge itself, a few at a time. Returns their number.
+    """Queue entries that the site should judge itself, a few at a time. Returns their number.
 
-    Those that an earlier revision of the judge's timing has timed, and those whose replayed judgings by several people
-    are far apart. One that stays so is tried again after a week, one without a verdict about the source after a day.
+    Leading ones that an earlier revision of the judge's timing has timed, and those whose replayed judgings by several
+    people are far apart. One that stays so is tried again after a week, one without a verdict of its own after a day.
     """
     rejudged = Evaluation.objects.filter(_REJUDGED).exclude(state__in=FINISHED)
     unfinished = Counter(rejudged.values_list("device_kind", flat=True))
     full = [kind for kind, count in unfinished.items() if count >= LEADERS_AT_ONCE]
-    due, texts = [], set[tuple[int, int, str]]()
+    due, programs = [], set[tuple[int, int, str]]()
     # Many may share a rank, so the rows themselves are read only of those that are queued.
-    figures = ("pk", "device_kind", "task_version", "evaluation__submission__blob")
-    for pk, kind, version, text in _due_again().exclude(device_kind__in=full).values_list(*figures):
-        if unfinished[kind] < LEADERS_AT_ONCE and (kind, version, text) not in texts:
-            texts.add((kind, version, text))
+    figures = ("pk", "device_kind", "task_version", "evaluation__object_key", "evaluation__submission__blob")
+    for pk, kind, version, code, text in _due_again().exclude(device_kind__in=full).values_list(*figures):
+        program = (kind, version, code or text)
+        if unfinished[kind] < LEADERS_AT_ONCE and program not in programs:
+            programs.add(program)
             unfinished[kind] += 1
             due.append(pk)
     return sum(_leader_queued(pk, _due_again, EvaluationReason.REJUDGE, Priority.REJUDGE) for pk in due)
@@ -340,39 +342,52 @@ def _unaudited() -> QuerySet[Standing]:
     lately = Q(queued__gte=now - _REPEATED_AFTER) | failed & Q(queued__gte=now - _FAILED_REPEATED_AFTER)
     asked = Q(reason__in=_AUDITS_OF_OURS) & (lately | ~Q(state__in=FINISHED))
     audits = _of_same_text().filter(Q(timing_trust=AUDITED) & since | done | asked)
-    return _leading().filter(~Exists(audits), evaluation__timing_trust=BOUNDED)
+    return _ranked_now().filter(~Exists(audits), rank__lte=AUDITED_PLACES, evaluation__timing_trust=BOUNDED)
 
 
 def _due_again() -> QuerySet[Standing]:
-    """Leading entries that the site should judge itself, and has not had judged lately.
+    """Entries that the site should judge itself, best first, and has not had judged lately.
 
-    For an earlier timing each holder's own submission is judged, one of a text at a time, since it shows other figures.
+    Leading ones of an earlier timing: each holder's own submission, one of a text at a time, as it shows other figures.
+    Contested ones: one of a program, wherever it stands, since a low judging of somebody else may be why it is there.
     """
     now, revision = timezone.now(), timing_revision("cuda")
-    ours = _of_same_text().filter(Q(reason__in=_AUDITS_OF_OURS) | _REJUDGED)
+    asked = Q(reason__in=_AUDITS_OF_OURS) | _REJUDGED
     recent, unfinished = Q(queued__gte=now - _REPEATED_AFTER), ~Q(state__in=FINISHED)
     again = Q(state=State.DONE) & ~_OUR_FAULT & Q(queued__gte=now - _FAILED_REPEATED_AFTER)
     own = Q(submission=OuterRef("evaluation__submission")) & (again | recent)
     earlier = Q(timing_revision__lt=revision) | Q(evaluation__timing_revision__lt=revision)
-    timed = earlier & ~Exists(ours.filter(unfinished | own))
-    contested = Q(is_contested=True) & ~Exists(ours.filter(unfinished | recent))
-    return _leading().filter(timed | contested, evaluation__timing_trust__in=TIMINGS)
+    timed = earlier & ~Exists(_of_same_text().filter(asked, unfinished | own)) & Q(rank__lte=AUDITED_PLACES)
+    unknown = again & ~Q(timing_trust=REPLAYED)  # not replayed, so it has answered nothing
+    lately = asked & (unfinished | recent | unknown)
+    contested = ~Exists(_of_same_text().filter(lately)) & ~Exists(_of_same_object().filter(lately))
+    due = timed | Q(is_contested=True) & contested
+    return _ranked_now().filter(due, evaluation__timing_trust__in=TIMINGS)
 
 
 def _of_same_text() -> QuerySet[Evaluation]:
-    return Evaluation.objects.full().filter(
+    return _on_same_board().filter(
         submission__blob=OuterRef("evaluation__submission__blob"),
         submission__language=OuterRef("evaluation__submission__language"),
-        **{name: OuterRef(name) for name in ("ruleset", "task_version", "device_kind")},
     )
 
 
-def _leading() -> QuerySet[Standing]:
+def _of_same_object() -> QuerySet[Evaluation]:
+    return _on_same_board().filter(object_key=OuterRef("evaluation__object_key")).exclude(object_key="")
+
+
+def _on_same_board() -> QuerySet[Evaluation]:
+    return Evaluation.objects.full().filter(
+        **{name: OuterRef(name) for name in ("ruleset", "task_version", "device_kind")}
+    )
+
+
+def _ranked_now() -> QuerySet[Standing]:
     """On boards that are judged now, of kinds that have a judge."""
     judges = alive_workers().filter(role=WorkerRole.JUDGE)
     rows = Standing.objects.with_context().select_related("ruleset", "task_version", "device_kind")
-    leading = rows.filter(rank__lte=AUDITED_PLACES, device_kind__in=judges.values("device_kind"))
-    judged_now = leading.filter(ruleset__name=settings.KBENCH_RULESET, task_version__status=TaskVersionStatus.ACTIVE)
+    ranked = rows.filter(rank__isnull=False, device_kind__in=judges.values("device_kind"))
+    judged_now = ranked.filter(ruleset__name=settings.KBENCH_RULESET, task_version__status=TaskVersionStatus.ACTIVE)
     return judged_now.order_by("rank", "verified_at", "pk")
 
 

@@ -390,32 +390,51 @@ def pooled_judgings(evaluation: Evaluation, same_code: list[Evaluation]) -> list
 def _without_refuted(evaluation: Evaluation, scored: list[Any], same_code: list[Evaluation]) -> list[Any]:
     """Without what others have had replayed if the row's own judgings speak against it, unless staff confirmed both.
 
-    Their high scores are left out if one of its owner or of the site is too low for them, and all that contradict one
-    that the site has asked for later. So nobody's luck raises or lowers another's score for long.
+    Their high scores are left out if one of its owner or of the site is too low for them. Low ones are if the site has
+    scored far more later, and they are all of one owner: neither is it luck of several, nor does one of the site
+    outweigh what several agree on.
     """
     is_settled, refuted = _settled_by_staff(_exact(evaluation, same_code)), set[int]()
     for rows, apart in _under_like_conditions(_replayed(scored)):
-        own = [row for row in rows if _answers_for(evaluation, row)]
+        own, others = _parted(rows, partial(_answers_for, evaluation))
         of_site = [row for row in own if _is_asked_by_site(row)]
-        for row in rows:
-            if not _answers_for(evaluation, row):
-                against = own if not is_settled(row) else [other for other in own if not is_settled(other)]
-                is_high = any(_pairs([row], against, apart))
-                later = [other for other in of_site if _ended_after(other, row)]
-                if is_high or any(_pairs([row], later, apart)) or any(_pairs(later, [row], apart)):
-                    refuted.add(id(row))
+        for row in others:
+            against = own if not is_settled(row) else [other for other in own if not is_settled(other)]
+            if any(_pairs([row], against, apart)):
+                refuted.add(id(row))
+        low = [row for row in others if any(_pairs([site for site in of_site if _since(site, row)], [row], apart))]
+        if len({_whose(row) for row in low}) == 1:
+            refuted |= {id(row) for row in low if not is_settled(row)}
     return [row for row in scored if id(row) not in refuted]
 
 
-def _ended_after(item: Any, other: Any) -> bool:
-    """Of what was deleted long ago it is not known when it ended."""
+def _parted(rows: list[Any], belongs: Callable[[Any], bool]) -> tuple[list[Any], list[Any]]:
+    """Those that belong, and the others."""
+    return [row for row in rows if belongs(row)], [row for row in rows if not belongs(row)]
+
+
+def _whose(row: Any) -> str:
+    """Of accounts that have been deleted nobody knows which it was."""
+    return f"user:{row.owner_id}" if isinstance(row, DeletedScore) else _owner_of(row)
+
+
+def _since(item: Any, other: Any) -> bool:
+    """Whether it ended after the other one. When what was deleted long ago ended is not known."""
     return item.finished is not None and (other.finished is None or other.finished <= item.finished)
 
 
 def is_contested(evaluation: Evaluation, same_code: list[Evaluation], counting: list[Any]) -> bool:
-    """Whether replayed judgings that are pooled are so far apart that the site should judge the code itself."""
-    is_settled = _settled_by_staff(_exact(evaluation, same_code))
-    return any(_far_apart(_replayed(counting), is_settled))
+    """Whether replayed judgings that are pooled are so far apart that the site should judge the code itself.
+
+    It has done so once it has judged it after all of them.
+    """
+    is_settled, replayed = _settled_by_staff(_exact(evaluation, same_code)), _replayed(counting)
+    of_site = [row for row in replayed if _is_asked_by_site(row)]
+
+    def is_answered(row: Any) -> bool:
+        return is_settled(row) or any(_since(site, row) for site in of_site)
+
+    return any(_far_apart(replayed, is_answered))
 
 
 def pooled_estimate(judgings: list[Any]) -> SpeedupEstimate:

@@ -286,14 +286,18 @@ def _in_question(key: BoardKey, records: list[Evaluation]) -> set[int]:
             *deleted.values_list(*figures, "source_sha256", "source_key", "object_key"),
         )
     asked = [record for record in records if doubts.intersection(_names(record))]
-    return {record.submission_id for record in asked if _is_in_question(record)}
+    return {submission for record in asked for submission in _questioned_with(record)}
 
 
-def _is_in_question(record: Evaluation) -> bool:
+def _questioned_with(record: Evaluation) -> set[int]:
+    """If it is in question, it and its owner's other submissions of the code: or each would have to be asked about."""
     same_code = judgings_of_same_code(record)
-    if review_reason(record, same_code):
-        return True
-    return is_contested(record, same_code, [*pooled_judgings(record, same_code), record])
+    counting = [*pooled_judgings(record, same_code), record]
+    if not review_reason(record, same_code) and not is_contested(record, same_code, counting):
+        return set()
+    owner = record.submission.owner_id
+    own = {item.submission_id for item in same_code if owner is not None and item.submission.owner_id == owner}
+    return own | {record.submission_id}
 
 
 def _far_apart(*judgings: Sequence[Any]) -> set[str]:

@@ -417,6 +417,55 @@ def test_the_judging_of_the_site_ends_what_others_contest() -> None:
     assert by("olga").is_contested, "what is judged later asks again"
 
 
+def test_the_judging_of_the_site_does_not_outweigh_several_others() -> None:
+    enter("cheat", on(replayed(5.0), "2.11"), SAME)
+    for number in range(10):
+        hidden(f"other{number}", on(replayed(1.0), "2.11"))
+    factories.worker(device=factories.GPU)
+    assert services.leaders_rejudge() == 1
+    moves.record_report(factories.claimed_for_judging(factories.GPU), on(replayed(5.0), "2.11"))
+    row = by("cheat")
+    assert (row.is_contested, row.judgings) == (False, 12)
+    assert row.score < 1.6
+
+
+@pytest.mark.parametrize("of_site", ["in between", "elsewhere", "not replayed"])
+def test_the_site_is_asked_once_whatever_it_says(of_site: str) -> None:
+    says = replayed(2.0) if of_site != "not replayed" else found(2.0, 1.9, 2.1, "audited")
+    report = on(says, "2.12" if of_site == "elsewhere" else "2.11")
+    enter("olga", on(replayed(2.3), "2.11"), SAME)
+    hidden("rival", on(replayed(1.65), "2.11"))
+    factories.worker(device=factories.GPU)
+    queued = 0
+    for day in range(1, 5):
+        if services.leaders_rejudge():
+            queued += 1
+            moves.record_report(factories.claimed_for_judging(factories.GPU), report)
+        Evaluation.objects.update(queued=timezone.now() - timedelta(days=day))
+    assert queued == 1
+
+
+def test_a_contested_entry_is_judged_by_the_site_wherever_it_stands() -> None:
+    for number, score in enumerate((1.9, 1.8, 1.7, 1.6)):
+        enter(f"other{number}", replayed(score))
+    enter("olga", on(replayed(2.0), "2.11"), SAME)
+    hidden("rival", on(replayed(1.2), "2.11"))
+    assert (by("olga").rank or 0) > 3 or by("olga").score < 1.6
+    factories.worker(device=factories.GPU)
+    assert services.leaders_rejudge() == 1
+    moves.record_report(factories.claimed_for_judging(factories.GPU), on(replayed(2.0), "2.11"))
+    assert (by("olga").rank, by("olga").score) == (1, pytest.approx(2.0))
+
+
+def test_an_owner_hides_no_records_behind_many_that_are_in_question() -> None:
+    enter("honest", replayed(1.5))
+    hidden("second", on(replayed(1.2), "2.11"))
+    for number in range(12):
+        enter("cheat", on(replayed(9.0 - number / 10), "2.11"), SAME)
+    enter("later", replayed(1.7))
+    assert [record.score for record in board_records(key())] == [1.5, 1.7]
+
+
 def test_a_text_is_judged_once_however_many_show_it() -> None:
     for number in range(6):
         enter(f"copies{number}", on(replayed(2.0), "2.11"), SAME)
