@@ -285,6 +285,7 @@ NAMED = {
 
 @pytest.mark.parametrize("name", NAMED)
 def test_a_named_checker_looks_at_each_call_itself(make: Make, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    torch.manual_seed(1)  # what is drawn is compared several times, which looks like luck if some of it is rare
     dtypes, text = NAMED[name]
     shapes = {"ties": [(3, 2)] * 2, "set": [(3, 2)] * 2, "sampling": [(3,)]}.get(name, [(3, 5)])
     burst = make(dtypes, f"CHECKER = {name!r}\n{text}", shapes)
