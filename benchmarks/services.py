@@ -13,7 +13,7 @@ from typing import cast
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser, User
 from django.db import IntegrityError, transaction
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from . import quotas
@@ -348,8 +348,9 @@ def _unaudited() -> QuerySet[Standing]:
 def _due_again() -> QuerySet[Standing]:
     """Entries that the site should judge itself, best first, and has not had judged lately.
 
-    Leading ones of an earlier timing: each holder's own submission, one of a text at a time, as it shows other figures.
-    Contested ones: one of a program, wherever it stands, since a low judging of somebody else may be why it is there.
+    Of an earlier timing those that lead, or whose score is that of somebody else's later judging: each holder's own
+    submission, one of a text at a time, as it shows other figures. Contested ones: one of a program, wherever it
+    stands, since a low judging of somebody else may be why it is there.
     """
     now, revision = timezone.now(), timing_revision("cuda")
     asked = Q(reason__in=_AUDITS_OF_OURS) | _REJUDGED
@@ -357,9 +358,11 @@ def _due_again() -> QuerySet[Standing]:
     again = Q(state=State.DONE) & ~_OUR_FAULT & Q(queued__gte=now - _FAILED_REPEATED_AFTER)
     own = Q(submission=OuterRef("evaluation__submission")) & (again | recent)
     earlier = Q(timing_revision__lt=revision) | Q(evaluation__timing_revision__lt=revision)
-    timed = earlier & ~Exists(_of_same_text().filter(asked, unfinished | own)) & Q(rank__lte=AUDITED_PLACES)
-    unknown = again & ~Q(timing_trust=REPLAYED)  # not replayed, so it has answered nothing
-    lately = asked & (unfinished | recent | unknown)
+    scored_by_others = Q(evaluation__timing_revision__lt=F("timing_revision"))
+    places = Q(rank__lte=AUDITED_PLACES) | scored_by_others
+    timed = earlier & places & ~Exists(_of_same_text().filter(asked, unfinished | own))
+    unknown = again & (~Q(timing_trust=REPLAYED) | Q(timing_revision__lt=revision))  # it has answered nothing
+    lately = asked & (unfinished | recent) | _REJUDGED & unknown
     contested = ~Exists(_of_same_text().filter(lately)) & ~Exists(_of_same_object().filter(lately))
     due = timed | Q(is_contested=True) & contested
     return _ranked_now().filter(due, evaluation__timing_trust__in=TIMINGS)
@@ -373,7 +376,10 @@ def _of_same_text() -> QuerySet[Evaluation]:
 
 
 def _of_same_object() -> QuerySet[Evaluation]:
-    return _on_same_board().filter(object_key=OuterRef("evaluation__object_key")).exclude(object_key="")
+    code = OuterRef("evaluation__object_key")
+    known = Q(object_key=code) & ~Q(object_key="")
+    asked = Q(object_key="", supersedes__object_key=code) & ~Q(supersedes__object_key="")  # not compiled yet
+    return _on_same_board().filter(known | asked)
 
 
 def _on_same_board() -> QuerySet[Evaluation]:

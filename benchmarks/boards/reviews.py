@@ -391,31 +391,33 @@ def _without_refuted(evaluation: Evaluation, scored: list[Any], same_code: list[
     """Without what others have had replayed if the row's own judgings speak against it, unless staff confirmed both.
 
     Their high scores are left out if one of its owner or of the site is too low for them. Low ones are if the site has
-    scored far more later, and they are all of one owner: neither is it luck of several, nor does one of the site
-    outweigh what several agree on.
+    scored far more later, under whatever conditions, and they are all of one owner: neither is it luck of several, nor
+    does one judging of the site outweigh what several agree on.
     """
     is_settled, refuted = _settled_by_staff(_exact(evaluation, same_code)), set[int]()
+    of_site = [row for row in _replayed(scored) if _is_asked_by_site(row)]
     for rows, apart in _under_like_conditions(_replayed(scored)):
-        own, others = _parted(rows, partial(_answers_for, evaluation))
-        of_site = [row for row in own if _is_asked_by_site(row)]
+        own = [row for row in rows if _answers_for(evaluation, row)]
+        others = [row for row in rows if not _answers_for(evaluation, row)]
         for row in others:
             against = own if not is_settled(row) else [other for other in own if not is_settled(other)]
             if any(_pairs([row], against, apart)):
                 refuted.add(id(row))
-        low = [row for row in others if any(_pairs([site for site in of_site if _since(site, row)], [row], apart))]
+        low = [
+            row
+            for row in others
+            if any(_pairs(own, [row], apart))
+            and any(_pairs([site for site in of_site if _since(site, row)], [row], APART))
+        ]
         if len({_whose(row) for row in low}) == 1:
             refuted |= {id(row) for row in low if not is_settled(row)}
     return [row for row in scored if id(row) not in refuted]
 
 
-def _parted(rows: list[Any], belongs: Callable[[Any], bool]) -> tuple[list[Any], list[Any]]:
-    """Those that belong, and the others."""
-    return [row for row in rows if belongs(row)], [row for row in rows if not belongs(row)]
-
-
 def _whose(row: Any) -> str:
-    """Of accounts that have been deleted nobody knows which it was."""
-    return f"user:{row.owner_id}" if isinstance(row, DeletedScore) else _owner_of(row)
+    """All without an account are one: they may be, and of an account that was deleted nobody knows which it was."""
+    owner = row.owner_id if isinstance(row, DeletedScore) else row.submission.owner_id
+    return "nobody" if owner is None else f"user:{owner}"
 
 
 def _since(item: Any, other: Any) -> bool:
@@ -423,16 +425,18 @@ def _since(item: Any, other: Any) -> bool:
     return item.finished is not None and (other.finished is None or other.finished <= item.finished)
 
 
-def is_contested(evaluation: Evaluation, same_code: list[Evaluation], counting: list[Any]) -> bool:
+def is_contested(
+    evaluation: Evaluation, same_code: list[Evaluation], counting: list[Any], apart: float = math.inf
+) -> bool:
     """Whether replayed judgings that are pooled are so far apart that the site should judge the code itself.
 
-    It has done so once it has judged it after all of them.
+    It has done so once it has judged it after all of them, to no score that is lower by the factor `apart`.
     """
     is_settled, replayed = _settled_by_staff(_exact(evaluation, same_code)), _replayed(counting)
     of_site = [row for row in replayed if _is_asked_by_site(row)]
 
     def is_answered(row: Any) -> bool:
-        return is_settled(row) or any(_since(site, row) for site in of_site)
+        return is_settled(row) or any(_since(site, row) and not _contradicts(row, site, apart) for site in of_site)
 
     return any(_far_apart(replayed, is_answered))
 

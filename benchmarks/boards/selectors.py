@@ -57,7 +57,7 @@ from .reviews import APART, is_contested, judgings_of_same_code, pooled_judgings
 from .tradeoffs import mean_energy
 
 RECORDS_MAX = 100
-ROUNDS_MAX = 10  # of looking for records again without those that were refused
+ROUNDS_MAX = 30  # of looking for records again without those that were refused
 REVIEWS_MAX = 50
 KEPT_S = 300
 AUTHOR_MAX_CHARS = 150
@@ -286,14 +286,18 @@ def _in_question(key: BoardKey, records: list[Evaluation]) -> set[int]:
             *deleted.values_list(*figures, "source_sha256", "source_key", "object_key"),
         )
     asked = [record for record in records if doubts.intersection(_names(record))]
-    return {submission for record in asked for submission in _questioned_with(record)}
+    found: set[int] = set()
+    for record in asked:
+        if record.submission_id not in found:
+            found |= _questioned_with(record)
+    return found
 
 
 def _questioned_with(record: Evaluation) -> set[int]:
     """If it is in question, it and its owner's other submissions of the code: or each would have to be asked about."""
     same_code = judgings_of_same_code(record)
     counting = [*pooled_judgings(record, same_code), record]
-    if not review_reason(record, same_code) and not is_contested(record, same_code, counting):
+    if not review_reason(record, same_code) and not is_contested(record, same_code, counting, APART):
         return set()
     owner = record.submission.owner_id
     own = {item.submission_id for item in same_code if owner is not None and item.submission.owner_id == owner}

@@ -457,11 +457,12 @@ def test_a_contested_entry_is_judged_by_the_site_wherever_it_stands() -> None:
     assert (by("olga").rank, by("olga").score) == (1, pytest.approx(2.0))
 
 
-def test_an_owner_hides_no_records_behind_many_that_are_in_question() -> None:
+@pytest.mark.parametrize("name", ["cheat", "cheat{}"])
+def test_nobody_hides_records_behind_many_that_are_in_question(name: str) -> None:
     enter("honest", replayed(1.5))
     hidden("second", on(replayed(1.2), "2.11"))
     for number in range(12):
-        enter("cheat", on(replayed(9.0 - number / 10), "2.11"), SAME)
+        enter(name.format(number), on(replayed(9.0 - number / 10), "2.11"), SAME)
     enter("later", replayed(1.7))
     assert [record.score for record in board_records(key())] == [1.5, 1.7]
 
@@ -510,3 +511,61 @@ def test_records_of_a_large_board_are_found_with_few_comparisons() -> None:
 def copied(row: Any, **changed: Any) -> Any:
     fields = [field.attname for field in row._meta.concrete_fields if field.name not in ("id", "code")]
     return type(row)(**{name: getattr(row, name) for name in fields} | changed)
+
+
+def judged_by_site(report: Report) -> None:
+    factories.worker(device=factories.GPU)
+    assert services.leaders_rejudge() == 1
+    moves.record_report(factories.claimed_for_judging(factories.GPU), report)
+
+
+def test_the_site_speaks_under_other_conditions_as_well() -> None:
+    enter("olga", on(replayed(2.0), "2.11"), SAME)
+    hidden("rival", on(replayed(1.2), "2.11"))
+    judged_by_site(on(replayed(2.0), "2.12"))
+    row = by("olga")
+    assert (row.score, row.is_contested) == (pytest.approx(2.0), False)
+
+
+def test_a_record_does_not_come_back_because_the_site_has_judged_it_low() -> None:
+    enter("honest", on(replayed(1.9), "2.11"), "// honest\n")
+    enter("cheat", on(replayed(2.3), "2.11"), SAME)
+    for name in ("other", "another"):
+        hidden(name, on(replayed(1.2), "2.11"))
+    judged_by_site(on(replayed(1.2), "2.12"))
+    assert [record.score for record in board_records(key())] == [1.9]
+
+
+@pytest.mark.parametrize("who", ["anonymous", "left"])
+def test_people_without_an_account_are_not_several(who: str) -> None:
+    enter("olga", on(replayed(2.0), "2.11"), SAME)
+    for _ in range(2):
+        if who == "left":
+            enter("rival", on(replayed(1.2), "2.11"), SAME)
+        else:
+            factories.judged_on_gpu(on(replayed(1.2), "2.11"), text=SAME)
+    if who == "left":
+        ownership.account_delete(User.objects.get(username="rival"), keep_submissions=True)
+    judged_by_site(on(replayed(2.0), "2.11"))
+    assert by("olga").score == pytest.approx(2.0)
+
+
+def test_an_entry_with_the_score_of_a_copy_is_judged_again_wherever_it_stands() -> None:
+    for number, score in enumerate((1.9, 1.8, 1.7, 1.6)):
+        enter(f"other{number}", replayed(score))
+    enter("olga", earlier(replayed(2.0)), SAME)
+    hidden("rival", replayed(1.2))
+    assert (by("olga").rank or 0) > 3
+    judged_by_site(replayed(1.98))
+    assert by("olga").evaluation.reason == "rejudge"
+
+
+def test_an_audit_that_was_not_done_postpones_no_contest() -> None:
+    enter("olga", on(replayed(2.0), "2.11"), SAME)
+    enter("second", on(found(1.95, 1.9, 2.0, "bounded"), "2.11"), SAME)
+    hidden("rival", on(replayed(1.5), "2.11"))
+    factories.worker(device=factories.GPU)
+    assert services.leaders_audit() == 1
+    moves.record_report(factories.claimed_for_judging(factories.GPU), on(found(1.95, 1.9, 2.0, "bounded"), "2.11"))
+    Evaluation.objects.update(queued=timezone.now() - timedelta(days=2))
+    assert services.leaders_rejudge() == 1
