@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from typing import Any, cast
 
 from django.db.models import Q, QuerySet
@@ -206,13 +207,11 @@ def _contradiction(evaluation: Evaluation, same_code: list[Evaluation], exact: l
         return ""
     scored, is_settled = _scored(evaluation, same_code), _settled_by_staff(exact)
     own = [row for row in _replayed(scored) if _answers_for(evaluation, row)]
-    pairs = [*_of_other_trust(scored, is_settled), *_far_apart(own, is_settled)]
-    for top, bottom in pairs:
-        return (
-            f"Judgings of this source contradict each other: {top.score:.2f}× with {top.timing_trust} times, "
-            f"{bottom.score:.2f}× with {bottom.timing_trust} ones."
-        )
-    return ""
+    found = next(chain(_of_other_trust(scored, is_settled), _far_apart(own, is_settled)), None)
+    if found is None:
+        return ""
+    told = (f"{row.score:.2f}× with {row.timing_trust}" for row in found)
+    return "Judgings of this source contradict each other: {} times, {} ones.".format(*told)
 
 
 _IsSettled = Callable[[Any], bool]
