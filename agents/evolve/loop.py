@@ -296,7 +296,10 @@ class _Drive:
 
 @dataclass
 class _Wall:
-    """The budget of wall time, reserved in slices while the run is driven. Without a cap nothing is written."""
+    """The budget of wall time, reserved in slices while the run is driven. Without a cap nothing is written.
+
+    A slice begins where the one before it ended: time counts even if the process was too busy to look at the clock.
+    """
 
     book: Book
     since_s: float | None = None
@@ -306,17 +309,19 @@ class _Wall:
         budget = self.book.state.budget
         if budget.caps.wall_s is None:
             return True
-        if _WALL in budget.leases and self.elapsed() == budget.leases[_WALL]:
-            self.book.commit(books.settled(_WALL, None, budget.leases[_WALL]))
-        if _WALL in budget.leases:
-            return True
-        left_s = budget.caps.wall_s - budget.spent.wall_s
-        if left_s <= 0:
-            self.book.commit(books.denied("wall_s", None, "going on"))
-            return False
-        self.since_s = asyncio.get_running_loop().time()
-        self.book.commit(books.reserved(_WALL, None, Cost(wall_s=min(_SLICE_S, left_s))))
-        return True
+        now_s = asyncio.get_running_loop().time()
+        if self.since_s is None or _WALL not in budget.leases:
+            self.since_s = now_s
+        while (left_s := budget.caps.wall_s - budget.spent.wall_s) > 0:
+            if _WALL not in budget.leases:
+                self.book.commit(books.reserved(_WALL, None, Cost(wall_s=min(_SLICE_S, left_s))))
+            slice_ = budget.leases[_WALL]
+            if now_s - self.since_s < slice_.wall_s:
+                return True
+            self.book.commit(books.settled(_WALL, None, slice_))
+            self.since_s += slice_.wall_s
+        self.book.commit(books.denied("wall_s", None, "going on"))
+        return False
 
     def elapsed(self) -> Cost:
         """The wall time used of the open slice, at most the whole slice."""

@@ -1,9 +1,11 @@
 """Stop, pause and the end of the wall time: what they leave behind."""
 
 import asyncio
+import time
 
 import pytest
 
+from agents.evolve import loop
 from agents.evolve.budget import Caps, Cost
 from agents.evolve.config import RunConfig
 from agents.evolve.events import Quiet
@@ -184,6 +186,24 @@ async def test_wall_time_is_a_currency() -> None:
     state = folded(log)
     assert (outcome.reason, tasks, state.budget.leases) == ("budget", set(), {})
     assert state.budget.spent.wall_s == pytest.approx(0.6)
+
+
+async def test_wall_time_counts_while_the_process_is_too_busy_to_look_at_the_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Busy(Steady):
+        def answer(self, request: ProposalRequest) -> Proposal | NoProposal:
+            time.sleep(0.2)
+            return super().answer(request)
+
+    monkeypatch.setattr(loop, "_SLICE_S", 0.05)
+    log = MemoryLog()
+    outcome, _ = await drive_it(
+        log, Wishes(log, "run.created", 9, "stop"), proposer=Busy(), caps=Caps(judgings=400, wall_s=1.0)
+    )
+    events = log.read()
+    assert (outcome.reason, folded(log).budget.spent.wall_s) == ("budget", pytest.approx(1.0))
+    assert len(of_type(events, "proposal.received")) <= 10, "2 s of proposals, where the cap is 1 s"
 
 
 async def test_what_is_cancelled_from_outside_stands_as_after_a_crash() -> None:
