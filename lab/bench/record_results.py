@@ -139,17 +139,14 @@ def main() -> int:
 
 
 def bundle(wanted: BundlePlan, sources: dict[str, str]) -> tuple[BundleHeader, list[BundleEntry]]:
-    latest: dict[tuple[str, str], tuple[datetime, dict[str, Any]]] = {}
-    searched: dict[str, BundleMethod] = {}
+    latest: dict[tuple[str, str], tuple[datetime, dict[str, Any], BundleMethod | None]] = {}
     for file in wanted.files:
         for moment, report in reports(file, with_earlier=wanted.with_earlier):
             if fits(report, wanted) and (file not in (SEARCHED[1], TUNED) or report.get("kind") in FOUND):
-                latest[report["task"], report["source_sha256"]] = (moment, report)
-                if file in METHODS:
-                    searched[report["source_sha256"]] = METHODS[file]
-    entries = [
-        entry(moment, report, sources, searched.get(report["source_sha256"])) for moment, report in latest.values()
-    ]
+                program = report["task"], report["source_sha256"]
+                if program not in latest or latest[program][0] <= moment:
+                    latest[program] = (moment, report, METHODS.get(file))
+    entries = [entry(moment, report, sources, method) for moment, report, method in latest.values()]
     entries.sort(key=lambda item: (item.task, item.method.slug, item.judged_at))
     rules = RULES / f"{wanted.ruleset}.toml"
     header = BundleHeader(
