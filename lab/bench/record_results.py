@@ -77,9 +77,9 @@ WANTED = (
         "NVIDIA H200",
         "rk-2",
         ("h200/kernels-rk2.jsonl", TUNED),
-        "The shipped CUDA and Triton kernels on H200s, and what searches over the constants of two of them found. A "
-        "separate process replayed their recorded calls. The results of the searches are up to 4 % too high, as empty "
-        "calls were measured less well when they were judged.",
+        "The shipped CUDA and Triton kernels on H200s, and what a search over the constants of one of them found. A "
+        "separate process replayed their recorded calls. The result of the search is up to 4 % too high, as empty "
+        "calls were measured less well when it was judged. Two of the shipped kernels were found by such searches.",
         ("nvidia-h200",),
         with_paper=True,
         with_earlier=False,  # they were judged when up to 0.3 µs too much was subtracted from each call
