@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import QuerySet
 
-from benchmarks.boards import reviews, standings
+from benchmarks.boards import reviews, same_code, standings
 from benchmarks.judgings.moves import evaluation_cancel
 from benchmarks.services import Refused
 
@@ -106,7 +106,9 @@ def _unlist_what_is_under_review(mine: QuerySet[Submission]) -> None:
     """Some reviews follow from other submissions of the owner, so they would end when the name is removed."""
     accepted = Evaluation.objects.full().filter(verdict=Verdict.PASS, submission__in=mine)
     accepted = accepted.exclude(submission__visibility=Visibility.PRIVATE).select_related("submission__method")
-    held = {item.submission_id for item in accepted if reviews.review_reason(item, reviews.judgings_of_same_code(item))}
+    held = {
+        item.submission_id for item in accepted if reviews.review_reason(item, same_code.judgings_of_same_code(item))
+    }
     Submission.objects.filter(pk__in=held).exclude(visibility=Visibility.PRIVATE).update(visibility=Visibility.UNLISTED)
 
 

@@ -51,9 +51,11 @@ from ..querysets import counted
 from ..selectors import PAGE_ROWS, find_device_kind, page_by_key, page_of_keys, visible_standings
 from ..states import TIMINGS, MethodKind, Moderation, TaskVersionStatus, Visibility
 from .accuracy import largest_share
+from .contradictions import APART, is_contested
 from .labels import is_ranked
 from .orders import BY_RANK, in_order
-from .reviews import APART, is_contested, judgings_of_same_code, pooled_judgings, review_reason
+from .reviews import pooled_judgings, review_reason
+from .same_code import judgings_of_same_code
 from .tradeoffs import mean_energy
 
 RECORDS_MAX = 100

@@ -22,20 +22,12 @@ from ..models import (
 from ..notifications import telling
 from ..querysets import counted
 from ..states import BOUNDED, MethodKind, Moderation, TaskVersionStatus, Visibility
+from .contradictions import is_contested
 from .labels import is_ranked
 from .ranking import Entry, rank
-from .reviews import (
-    AUDITS,
-    ended,
-    holder_of,
-    how_known,
-    is_contested,
-    judgings_of_same_code,
-    pooled_estimate,
-    pooled_judgings,
-    program_of,
-    review_reason,
-)
+from .reviews import AUDITS, how_known, pooled_estimate, pooled_judgings, review_reason
+from .same_code import holder_of, judgings_of_same_code, program_of
+from .settled import ended
 
 RENEWED_FROM = 50  # of a holder's programs, best first, when its row is written anew
 TEXTS_MAX = 150  # of which programs have further ones: staff may have confirmed one text and not another

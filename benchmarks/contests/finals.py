@@ -18,7 +18,8 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, RowNumber
 from django.utils import timezone
 
-from ..boards.reviews import judgings_of_same_code, review_reason
+from ..boards.reviews import review_reason
+from ..boards.same_code import judgings_of_same_code
 from ..catalogue.folders import definition_of, spec_of
 from ..harness import Verdict, spec_from_json, spec_to_json
 from ..judgings.moves import evaluation_cancel

@@ -12,7 +12,6 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from ..boards.reviews import QUICK
 from ..boards.standings import board_renew, boards_marked, hold_boards, may_stand
 from ..harness import ConfigReport, Report, Score, Verdict, conditions_of
 from ..models import (
@@ -23,6 +22,7 @@ from ..models import (
     Standing,
     TaskVersion,
 )
+from ..states import EvaluationReason
 
 LIBRARY_CALL = "library-call"
 BASELINE_JUDGINGS = 15  # a baseline's time is the median over this many latest judgings
@@ -139,7 +139,7 @@ def _baseline(evaluation: Evaluation, group: str, key: str) -> BaselineResult:
         key=key,
         group=group,
         eager_us__isnull=False,
-    ).exclude(evaluation__reason=QUICK)
+    ).exclude(evaluation__reason=EvaluationReason.QUICK)
     rows = latest.order_by("-evaluation__finished", "-pk").values_list(*BASELINE_TIMES)[:BASELINE_JUDGINGS]
     judgings = list(rows)
     return BaselineResult(

@@ -23,7 +23,7 @@ from agents.evolve.model import JudgeResult
 from agents.models import Run
 from agents.states import RunStatus, Wish
 from benchmarks import quotas, selectors, switches
-from benchmarks.boards import reviews
+from benchmarks.boards import same_code
 from benchmarks.catalogue import folders
 from benchmarks.harness import Source
 from benchmarks.judgings import moves
@@ -292,4 +292,4 @@ def test_what_a_person_may_submit_is_not_used_up_by_their_runs(bench: Bench) -> 
     assert Evaluation.objects.filter(submission__owner=olga).count() == 4
     assert [meter.used for meter in quotas.meters_of(olga, "")] == [0, 0, 0]
     assert list(selectors.own_evaluations(olga, [])) == []
-    assert reviews.holder_of(Evaluation.objects.first()) == f"user:{olga.pk}/agent-template-evo"
+    assert same_code.holder_of(Evaluation.objects.first()) == f"user:{olga.pk}/agent-template-evo"

@@ -8,11 +8,10 @@ from django.utils import timezone
 
 from benchmarks import quotas, services
 from benchmarks.accounts import ownership
-from benchmarks.boards import reviews
 from benchmarks.judgings import moves
 from benchmarks.models import Evaluation, LedgerEntry, Payer, SpentPlace, Submission
 from benchmarks.quotas import OverQuota
-from benchmarks.states import EvaluationReason, LedgerKind, Origin, Priority, Visibility
+from benchmarks.states import BOUNDED, EvaluationReason, LedgerKind, Origin, Priority, Visibility
 
 from .test_claims import at_once
 
@@ -93,7 +92,7 @@ def test_agent_runs_examples_and_what_staff_judge_again_cost_nobody(judged, paye
 
 def test_an_audit_that_the_owner_asks_for_takes_a_place(judged, submit, payer, settings):
     evaluation = judged(payer=payer, text="// done\n")
-    evaluation.timing_trust = reviews.BOUNDED
+    evaluation.timing_trust = BOUNDED
     submit(payer=payer, text="// waits")
     settings.KBENCH_IN_FLIGHT_MAX = 1
     with pytest.raises(OverQuota):

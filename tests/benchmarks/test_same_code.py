@@ -4,7 +4,7 @@ import pytest
 from django.utils import timezone
 
 from benchmarks.accounts import ownership
-from benchmarks.boards import reviews, selectors, standings
+from benchmarks.boards import reviews, same_code, selectors, standings
 from benchmarks.harness import Source, source_key
 from benchmarks.judgings import moves, recording
 from benchmarks.models import CodeBlob, Evaluation, Method, Refusal, Standing, Submission
@@ -59,9 +59,9 @@ def test_deleting_the_unlucky_ones_gains_nothing(judged, ann):
     assert score < 2.6
 
 
-def compiled(evaluation):
-    """What came of it is the same as of all others that are said to be compiled here."""
-    Evaluation.objects.filter(pk=evaluation.pk).update(object_key="k" * 64)
+def compiled(evaluation, key="k"):
+    """What came of it is the same as of all others that are said to be compiled here with this key."""
+    Evaluation.objects.filter(pk=evaluation.pk).update(object_key=key * 64)
     evaluation.refresh_from_db()
     standings.standings_update(evaluation)
     return evaluation
@@ -140,7 +140,48 @@ def test_a_confirmed_entry_answers_for_nothing_that_has_only_its_tokens(judged, 
     judged(submission=honest.submission, reason="audit", gate="gate-exact")
     assert not Standing.objects.get().under_review
     other = judged(owner=ann, text=CODE + "// other", gate="gate-exact")
-    assert reviews.review_reason(other, reviews.judgings_of_same_code(other))
+    assert reviews.review_reason(other, same_code.judgings_of_same_code(other))
+
+
+@pytest.mark.parametrize("how", ["refused", "slow", "invalidated"])
+def test_what_a_strangers_text_was_compiled_to_at_another_time_touches_nobody(judged, ann, person, how):
+    """Its author can make that depend on the day: first it is the entry's program, then another one."""
+    compiled(judged(owner=ann, text=CODE, speedup=2.0))
+    eve = person("eve")
+    copy = compiled(judged(owner=eve, text="// by day\n" + CODE, speedup=2.0))
+    report = {"verdict": "INCORRECT_VALUE"} if how == "refused" else {"speedup": 1.0}
+    other = compiled(judged(owner=eve, text="// by day\n" + CODE, visibility=Visibility.PRIVATE, **report), "x")
+    if how == "invalidated":
+        Submission.objects.filter(pk=other.submission_id).update(moderation="invalidated")
+        standings.standings_update(copy)
+    for evaluation in (None, other, copy):
+        if evaluation is not None and how != "invalidated":
+            ownership.submission_delete(evaluation.submission)
+        row = Standing.objects.get(holder=f"user:{ann.pk}")
+        assert (row.under_review, row.score) == (False, pytest.approx(2.0, rel=0.05))
+    judged(owner=eve, text="// by day\n" + CODE)
+    assert Standing.objects.get(holder=f"user:{eve.pk}").under_review == (how == "refused")
+
+
+def test_a_confirmation_says_nothing_of_what_its_code_has_in_common_with_a_text_alone(judged, ann, person):
+    """Bob's text has been compiled to ann's program once, and to a wrong one once."""
+    honest, bob = compiled(judged(owner=ann, text=CODE)), person("bob")
+    compiled(judged(owner=bob, text="// by day\n" + CODE))
+    compiled(judged(owner=bob, text="// by day\n" + CODE, verdict="TAMPERING", visibility=Visibility.PRIVATE), "x")
+    assert Standing.objects.get(holder=f"user:{bob.pk}").under_review
+    Submission.objects.filter(pk=honest.submission_id).update(confirmed_at=timezone.now())
+    standings.review_renew(honest)
+    assert Standing.objects.get(holder=f"user:{bob.pk}").under_review
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_that_it_does_not_compile_any_more_is_no_reason_for_a_review(judged, ann, deleted):
+    """It gives no number, and another compiler may refuse an honest text."""
+    judged(owner=ann, text=CODE, speedup=2.0)
+    again = judged(owner=ann, text=CODE, verdict="COMPILE_ERROR", visibility=Visibility.PRIVATE)
+    if deleted:
+        ownership.submission_delete(again.submission)
+    assert [row.under_review for row in Standing.objects.all()] == [False]
 
 
 def test_second_accounts_draw_no_new_lots(judged, ann, person):
@@ -211,7 +252,7 @@ def test_rows_without_keys_are_told_apart_by_their_text(judged, ann):
     judged(owner=ann, text=CODE.replace("x", "z"), speedup=2.0)
     Submission.objects.update(source_key="")
     latest = Evaluation.objects.order_by("pk").last()
-    assert [item.pk for item in reviews.judgings_of_same_code(latest)] == [latest.pk]
+    assert [item.pk for item in same_code.judgings_of_same_code(latest)] == [latest.pk]
 
 
 def test_the_migration_tells_apart_what_is_there(judged, ann, django_apps):

@@ -25,7 +25,7 @@ from benchmarks.judgings import moves
 from benchmarks.judgings.recording import boards_complete
 from benchmarks.models import DeletedScore, Evaluation, Standing, Submission, TaskVersion
 from benchmarks.moderation import decisions
-from benchmarks.states import ActionKind, Visibility
+from benchmarks.states import ActionKind, EvaluationReason, Priority, Visibility
 
 from . import factories
 
@@ -446,6 +446,14 @@ def test_confirming_a_program_brings_back_the_rows_of_all_who_have_it(staff: Use
     first = enter("bob", replayed(2.60), "// same\n")
     enter("olga", replayed(2.60), "// same\n")
     enter("olga", found(1.05, 1.00, 1.07, "bounded"), "// same\n")
+    assert {row[0] for row in rows() if row[1]} == {"bob", "olga"}, "to bob it was a stranger's"
+    services.evaluation_create(
+        first.submission,
+        device_kind=first.device_kind,
+        reason=EvaluationReason.REJUDGE,
+        priority=Priority.REJUDGE,
+    )
+    moves.record_report(factories.claimed_for_judging(factories.GPU), found(1.05, 1.00, 1.07, "bounded"))
     assert [row[:2] for row in rows() if row[1]] == [("olga", 1)]
     decisions.decide(first.submission, ActionKind.CONFIRM, by=staff, reason="the machine was busy")
     assert sorted(row[:2] for row in rows()) == [("bob", 1), ("olga", 1)]

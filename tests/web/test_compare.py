@@ -15,7 +15,7 @@ from django.urls import reverse
 from agents.models import Run
 from benchmarks import extensions, selectors
 from benchmarks.accounts import ownership
-from benchmarks.boards import overview, reviews
+from benchmarks.boards import overview, same_code
 from benchmarks.extensions import Extension, SearchCost
 from benchmarks.models import Method, RuleSet, Standing
 from benchmarks.moderation import decisions
@@ -371,4 +371,4 @@ def test_only_boards_of_the_current_rules_count(visitor: Client) -> None:
     old = RuleSet.objects.create(name="rk-0", title="Old", text="", sha256="0" * 64)
     Standing.objects.update(ruleset=old)
     assert data(visitor, "/overall")["methods"][0]["fast"][0]["count"] == 0
-    assert reviews.holder_of(Standing.objects.get().evaluation) == Standing.objects.get().holder
+    assert same_code.holder_of(Standing.objects.get().evaluation) == Standing.objects.get().holder

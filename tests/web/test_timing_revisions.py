@@ -569,3 +569,20 @@ def test_an_audit_that_was_not_done_postpones_no_contest() -> None:
     moves.record_report(factories.claimed_for_judging(factories.GPU), on(found(1.95, 1.9, 2.0, "bounded"), "2.11"))
     Evaluation.objects.update(queued=timezone.now() - timedelta(days=2))
     assert services.leaders_rejudge() == 1
+
+
+def test_a_strangers_bounded_judging_is_contested_and_what_the_site_finds_decides() -> None:
+    enter("olga", on(replayed(2.0), "2.11"), SAME)
+    hidden("rival", on(found(1.2, 1.1, 1.25, "bounded"), "2.11"))
+    row = by("olga")
+    assert (row.under_review, row.is_contested) == (False, True)
+    judged_by_site(on(replayed(2.0), "2.11"))
+    row = by("olga")
+    assert (row.score, row.is_contested) == (pytest.approx(2.0), False)
+
+
+def test_a_bounded_judging_of_the_site_puts_an_entry_under_review() -> None:
+    enter("olga", on(replayed(2.0), "2.11"), SAME)
+    hidden("rival", on(found(1.2, 1.1, 1.25, "bounded"), "2.11"))
+    judged_by_site(on(found(1.2, 1.1, 1.25, "bounded"), "2.11"))
+    assert by("olga").under_review

@@ -1,0 +1,195 @@
+"""Finds judgings of one code that contradict each other, and says what follows: a review, a contest, or neither.
+
+A low score of the entry's owner or of the site puts a high one under review. Low scores of others make it contested:
+the site judges the code itself, and what it finds decides. Does NOT say which judgings are of the same code
+(`same_code.py`).
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Any
+
+from django.db.models import Q, QuerySet
+
+from ..harness import BOUND_TRUSTS, read_alike
+from ..models import DeletedScore, Evaluation
+from ..states import AUDITED, BOUNDED, REPLAYED, TIMINGS, EvaluationReason, Priority
+from .same_code import having, own_names, owner_of
+from .settled import Settled, most, surely
+
+APART = 1.25  # by which they differ for no honest reason: bounded calls of several short kernels also take longer
+_APART_ELSEWHERE = 2.0  # replayed ones on another machine, with other versions, or by another revision of the timing
+GONE = {"text": "source_sha256", "object": "object_key"}
+_IsSettled = Callable[[Any], bool]
+
+
+def contradiction(evaluation: Evaluation, same_code: list[Evaluation], settled: Settled) -> str:
+    """Two judgings of the code are so far apart that one of them is wrong; empty if there are none.
+
+    A bound is too high rather than too low, so its gap explains no score below what was replayed, nor an audited one
+    below what was bounded. Little explains two replayed scores: less under the same conditions than under others. Only
+    a confirmation after both has settled it, and then replayed scores between those that it has seen; of what was
+    deleted long ago it is not known when it ended.
+    """
+    if all(item.timing_trust not in TIMINGS for item in same_code):
+        return ""
+    scored = scored_of(evaluation, same_code)
+    own = [row for row in scored if answers_for(evaluation, row)]
+    found = next(
+        chain(
+            _of_other_trust(_of(scored, REPLAYED), _of(own, *BOUND_TRUSTS), settled.by_staff),
+            _of_other_trust(_of(scored, BOUNDED), _of(scored, AUDITED), settled.by_staff),
+            _far_apart(_of(own, REPLAYED), settled.by_staff),
+        ),
+        None,
+    )
+    if found is None:
+        return ""
+    told = (f"{row.score:.2f}× with {row.timing_trust}" for row in found)
+    return "Judgings of this source contradict each other: {} times, {} ones.".format(*told)
+
+
+def is_contested(
+    evaluation: Evaluation, same_code: list[Evaluation], counting: list[Any], apart: float = math.inf
+) -> bool:
+    """Whether judgings that are pooled are so far apart that the site should judge the code itself.
+
+    It has done so once it has judged it after all of them, to no score that is lower by the factor `apart`.
+    """
+    settled, replayed = Settled.about(same_code), _of(counting, REPLAYED)
+    of_site = [row for row in replayed if _is_asked_by_site(row)]
+
+    def is_answered(row: Any) -> bool:
+        later = (site for site in of_site if _since(site, row))
+        return settled.by_staff(row) or any(not _contradicts(row, site, apart) for site in later)
+
+    of_other_trust = _of_other_trust(replayed, _of(counting, *BOUND_TRUSTS), is_answered)
+    return any(chain(_far_apart(replayed, is_answered), of_other_trust))
+
+
+def without_refuted(evaluation: Evaluation, scored: list[Any], same_code: list[Evaluation]) -> list[Any]:
+    """Without what others have had judged if the row's own judgings speak against it, unless staff confirmed both.
+
+    Their high scores are left out if one of its owner or of the site is too low for them. Low ones are if the site has
+    scored far more later, under whatever conditions, and they are all of one owner: neither is it luck of several, nor
+    does one judging of the site outweigh what several agree on.
+    """
+    settled, refuted = Settled.about(same_code), set[int]()
+    replayed, bounds = _of(scored, REPLAYED), _of(scored, *BOUND_TRUSTS)
+    of_site = [row for row in replayed if _is_asked_by_site(row)]
+    groups = [(rows, rows, apart) for rows, apart in _under_like_conditions(replayed)]
+    for known, doubted, apart in (*groups, (replayed, bounds, APART)):
+        own = [row for row in known if answers_for(evaluation, row)]
+        others = [row for row in doubted if not answers_for(evaluation, row)]
+        for row in _of(others, REPLAYED):
+            against = own if not settled.by_staff(row) else [other for other in own if not settled.by_staff(other)]
+            if any(_pairs([row], against, apart)):
+                refuted.add(id(row))
+        low = [
+            row
+            for row in others
+            if any(_pairs(own, [row], apart))
+            and any(_pairs([site for site in of_site if _since(site, row)], [row], APART))
+        ]
+        if len({_whose(row) for row in low}) == 1:
+            refuted |= {id(row) for row in low if not settled.by_staff(row)}
+    return [row for row in scored if id(row) not in refuted]
+
+
+def answers_for(evaluation: Evaluation, row: Any) -> bool:
+    """Whether a judging, or what is remembered of one, is the owner's or one that the site has asked for.
+
+    Only such judgings can put an entry under review: whoever judges a copy must not.
+    """
+    if _is_asked_by_site(row):
+        return True
+    if isinstance(row, DeletedScore):
+        return row.owner_id is not None and row.owner_id == evaluation.submission.owner_id
+    return owner_of(row) == owner_of(evaluation)
+
+
+def _is_asked_by_site(row: Any) -> bool:
+    return row.for_site if isinstance(row, DeletedScore) else is_for_site(row)
+
+
+def is_for_site(item: Evaluation) -> bool:
+    """Whether staff or housekeeping have asked for it. An agent run that confirms its best has other priority."""
+    is_rejudged = item.reason == EvaluationReason.REJUDGE and item.priority == Priority.REJUDGE
+    return is_rejudged or item.reason in (EvaluationReason.AUDIT, EvaluationReason.SITE_AUDIT)
+
+
+def scored_of(evaluation: Evaluation, same_code: list[Evaluation]) -> list[Any]:
+    """Judgings of the code that have a score, and what is remembered of deleted ones."""
+    names, owner = own_names(evaluation, same_code, tokens=True), evaluation.submission.owner_id
+    like = Q(language__in=(*read_alike(evaluation.submission.language), "")) & having(names, GONE)
+    if owner is not None:
+        like |= Q(owner=owner) & having(names, {"tokens": "source_key"})
+    rows: list[Any] = [item for item in same_code if item.score is not None]
+    return [*rows, *deleted(DeletedScore, evaluation, like)]
+
+
+def deleted(table: Any, evaluation: Evaluation, like: Q) -> QuerySet[Any]:
+    """What is remembered of deleted judgings, on the board of this one."""
+    board = {name: getattr(evaluation, name) for name in ("task_version_id", "device_kind_id", "ruleset_id")}
+    rows: QuerySet[Any] = table.objects.filter(like, **board)
+    return rows
+
+
+def _of_other_trust(high: list[Any], low: list[Any], is_settled: _IsSettled) -> Iterator[tuple[Any, Any]]:
+    """A score and one whose times are known in another way, that is too far below it."""
+    yield from _pairs(high, [row for row in low if not is_settled(row)], APART)
+    yield from _pairs([row for row in high if not is_settled(row)], low, APART)
+
+
+def _far_apart(replayed: list[Any], is_settled: _IsSettled) -> Iterator[tuple[Any, Any]]:
+    """A high and a low score that differ by more than their conditions explain, and that nobody has settled."""
+    settled = [row for row in replayed if is_settled(row)]
+    for rows, apart in _under_like_conditions(replayed):
+        new = [row for row in rows if not is_settled(row) and not _is_between(settled, row, apart)]
+        yield from _pairs(rows, new, apart)
+        yield from _pairs(new, rows, apart)
+
+
+def _under_like_conditions(replayed: list[Any]) -> Iterator[tuple[list[Any], float]]:
+    """Groups of judgings, and how many times as much none may have scored as another one of its group."""
+    yield replayed, _APART_ELSEWHERE
+    groups = defaultdict[tuple[int, str], list[Any]](list)
+    for row in replayed:
+        if row.conditions:
+            groups[row.timing_revision, row.conditions].append(row)
+    yield from ((rows, APART) for _, rows in sorted(groups.items()))
+
+
+def _pairs(high: list[Any], low: list[Any], apart: float) -> Iterator[tuple[Any, Any]]:
+    """The highest and the lowest, if they contradict each other."""
+    if high and low:
+        top, bottom = max(high, key=surely), min(low, key=most)
+        if _contradicts(top, bottom, apart):
+            yield top, bottom
+
+
+def _contradicts(high: Any, low: Any, apart: float) -> bool:
+    return most(low) * apart < surely(high)
+
+
+def _is_between(settled: list[Any], row: Any, apart: float) -> bool:
+    """Whether what staff have seen reaches as low and as high."""
+    is_as_low = any(not _contradicts(seen, row, apart) for seen in settled)
+    return is_as_low and any(not _contradicts(row, seen, apart) for seen in settled)
+
+
+def _of(rows: list[Any], *trusts: str) -> list[Any]:
+    return [row for row in rows if row.timing_trust in trusts]
+
+
+def _whose(row: Any) -> str:
+    """All without an account are one: they may be, and of an account that was deleted nobody knows which it was."""
+    owner = row.owner_id if isinstance(row, DeletedScore) else row.submission.owner_id
+    return "nobody" if owner is None else f"user:{owner}"
+
+
+def _since(item: Any, other: Any) -> bool:
+    """Whether it ended after the other one. When what was deleted long ago ended is not known."""
+    return item.finished is not None and (other.finished is None or other.finished <= item.finished)

@@ -1,0 +1,102 @@
+"""Which judgings are of the same code: of one text, of one compiled code, and for one owner of the same tokens.
+
+A text is not always compiled to the same: its author can make that depend on the day or on the machine. So what is
+somebody else's counts if it has the text or the compiled code itself, and not because it has another one in common with
+it. Does NOT decide what follows from that (`reviews.py`).
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.db.models import Q
+
+from ..harness import Verdict, read_alike
+from ..models import DeletedScore, Evaluation, Refusal
+from ..states import EvaluationReason, MethodKind
+
+Name = tuple[str, str]  # what kind of key it is, and the key
+_COLUMNS = {"text": "submission__blob", "object": "object_key", "tokens": "submission__source_key"}
+
+
+def holder_of(evaluation: Evaluation) -> str:
+    """Who a row of the board belongs to; see Standing."""
+    submission = evaluation.submission
+    if submission.owner_id is None:
+        human = submission.method.kind == MethodKind.HUMAN
+        return f"submission:{submission.code}" if human else f"method:{submission.method.slug}"
+    by_hand = submission.method.kind == MethodKind.HUMAN
+    return f"user:{submission.owner_id}" + ("" if by_hand else f"/{submission.method.slug}")
+
+
+def owner_of(evaluation: Evaluation) -> str:
+    """As `holder_of`, but one person with several methods is one."""
+    owner = evaluation.submission.owner_id
+    return holder_of(evaluation) if owner is None else f"user:{owner}"
+
+
+def program_of(evaluation: Evaluation) -> list[Evaluation]:
+    """All judgings that may be of the same code, however many others they have to do with: also by tokens.
+
+    Of quick checks those that refused it: whether it is right they look at as closely as any other.
+    """
+    rows = Evaluation.objects.filter(
+        task_version=evaluation.task_version_id,
+        device_kind=evaluation.device_kind_id,
+        ruleset=evaluation.ruleset_id,
+    )
+    ours = [verdict.value for verdict in Verdict if verdict.ours]
+    known = rows.exclude(verdict="").exclude(verdict__in=ours)
+    known = known.exclude(reason=EvaluationReason.QUICK, verdict=Verdict.PASS)
+    names, before, found = names_of(evaluation, tokens=True), set[Name](), list[Evaluation]()
+    while names != before:
+        before = names
+        like = having(names, _COLUMNS)
+        found = list(known.filter(like).select_related("submission__method").order_by("finished", "pk"))
+        names = names.union(*(names_of(item, tokens=True) for item in found))
+    return found
+
+
+def judgings_of_same_code(evaluation: Evaluation, program: list[Evaluation] | None = None) -> list[Evaluation]:
+    """Those of its owner that have to do with it, and those of others that have the text or the code of one of these.
+
+    Tokens are read from a text that its author chose: a stranger's must not touch an entry. Nor must what a stranger
+    has submitted as another language, where the same text may be another program. `program` is `program_of` the
+    evaluation, where that is known.
+    """
+    program = program_of(evaluation) if program is None else program
+    owner, alike = owner_of(evaluation), read_alike(evaluation.submission.language)
+    names = own_names(evaluation, program, tokens=True)
+
+    def has_to_do(item: Evaluation) -> bool:
+        is_own = owner_of(item) == owner
+        return (is_own or item.submission.language in alike) and bool(names_of(item, tokens=is_own) & names)
+
+    return [item for item in program if has_to_do(item)]
+
+
+def names_of(row: Any, *, tokens: bool = False) -> set[Name]:
+    """The keys of a judging, or of what is remembered of a deleted one. A key that is not known is nobody's."""
+    if isinstance(row, Refusal | DeletedScore):
+        keys = {"text": row.source_sha256, "object": row.object_key, "tokens": row.source_key}
+    else:
+        submission = row.submission
+        keys = {"text": submission.blob_id, "object": row.object_key, "tokens": submission.source_key}
+    return {(kind, key) for kind, key in keys.items() if key and (tokens or kind != "tokens")}
+
+
+def own_names(evaluation: Evaluation, known: Iterable[Evaluation], *, tokens: bool = False) -> set[Name]:
+    """Texts, compiled codes and tokens of its owner's judgings that have to do with it. By tokens only if asked."""
+    own = [names_of(item, tokens=tokens) for item in known if owner_of(item) == owner_of(evaluation)]
+    names, before = names_of(evaluation, tokens=tokens), set[Name]()
+    while names != before:
+        before = names
+        names = names.union(*(its for its in own if its & before))
+    return names
+
+
+def having(names: Iterable[Name], columns: dict[str, str]) -> Q:
+    """Of rows that have one of these keys, each in its column."""
+    names, found = list(names), Q()
+    for kind, column in columns.items():
+        found |= Q(**{f"{column}__in": {key for its_kind, key in names if its_kind == kind}})
+    return found

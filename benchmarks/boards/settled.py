@@ -1,0 +1,101 @@
+"""What staff and passed audits have settled about a code, so that it is no question again.
+
+Settled is what they have seen: judgings of the text or of the compiled code that a decision or an audit was about.
+Does NOT say what the questions are (`reviews.py`, `contradictions.py`).
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, cast
+
+from ..harness import Verdict
+from ..models import Evaluation
+from ..states import BOUNDED, EvaluationReason
+from .same_code import Name, names_of
+
+_CHANCE = 1.1  # by which judgings of one code differ between machines and days at most
+
+
+@dataclass(frozen=True)
+class Settled:
+    """When staff confirmed each text and each compiled code, and the audits that each has passed.
+
+    An audit says nothing of a judging that it contradicts: else a code could be fast until it is audited, and the audit
+    of a slow judging would clear the fast one. `reached` is the highest score for which, by name and gate.
+    """
+
+    confirmed: dict[Name, datetime]
+    audits: dict[Name, list[Evaluation]]
+    reached: dict[tuple[Name, str], float]
+
+    @classmethod
+    def about(cls, judgings: Iterable[Evaluation]) -> "Settled":
+        judgings = list(judgings)
+        confirmed, audits = dict[Name, datetime](), defaultdict[Name, list[Evaluation]](list)
+        for item in judgings:
+            for name in names_of(item):
+                if moment := item.submission.confirmed_at:
+                    confirmed[name] = max(confirmed.get(name, moment), moment)
+                if _is_passed_audit(item):
+                    audits[name].append(item)
+        settled = cls(confirmed, audits, {})
+        for item in filter(settled.includes, judgings):
+            for place in ((name, gate["code"]) for gate in gates_of(item) for name in names_of(item)):
+                settled.reached[place] = max(settled.reached.get(place, 0.0), most(item))
+        return settled
+
+    def includes(self, item: Evaluation) -> bool:
+        """Whether nothing that is said of this judging is a question any more."""
+        if self.by_staff(item):
+            return True
+        audits = (audit for audit in self._audits_of(item) if ended(item) <= ended(audit))
+        return any(most(audit) * _CHANCE >= surely(item) for audit in audits)
+
+    def by_staff(self, row: Any) -> bool:
+        """Whether staff have confirmed it after it ended; of what was deleted long ago that is not known."""
+        confirmed = self.confirmed_at(row)
+        return confirmed is not None and (row.finished is None or row.finished <= confirmed)
+
+    def answers(self, gate: str, item: Evaluation) -> bool:
+        """Whether a gate was settled for a score as high as this one's."""
+        reached = max((self.reached.get((name, gate), 0.0) for name in names_of(item)), default=0.0)
+        return reached * _CHANCE >= surely(item)
+
+    def confirmed_at(self, row: Any) -> datetime | None:
+        return max((self.confirmed[name] for name in names_of(row) & self.confirmed.keys()), default=None)
+
+    def last_at(self, row: Any) -> datetime | None:
+        """When an audit that passed or a decision of staff last settled what had been in question about it."""
+        moments = [ended(audit) for audit in self._audits_of(row)]
+        return max([*moments, *filter(None, [self.confirmed_at(row)])], default=None)
+
+    def _audits_of(self, row: Any) -> list[Evaluation]:
+        return [audit for name in names_of(row) & self.audits.keys() for audit in self.audits[name]]
+
+
+def gates_of(item: Evaluation) -> list[dict[str, str]]:
+    gates: list[dict[str, str]] = (item.report or {}).get("gates", [])
+    return gates
+
+
+def ended(item: Evaluation) -> datetime:
+    """When it ended; a constraint of the table says that whatever has a verdict has."""
+    return cast(datetime, item.finished)
+
+
+def most(row: Any) -> float:
+    """The upper end of its score; what has none contradicts nothing."""
+    return math.inf if row.score_hi is None else float(row.score_hi)
+
+
+def surely(row: Any) -> float:
+    """As far below its score as the upper end is above it: the lower end of a bound also holds its gap."""
+    return 0.0 if row.score is None else float(row.score**2 / row.score_hi)
+
+
+def _is_passed_audit(item: Evaluation) -> bool:
+    """One that staff asked for; on a GPU only if it was really done."""
+    return item.reason == EvaluationReason.AUDIT and item.verdict == Verdict.PASS and item.timing_trust != BOUNDED
