@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import harness
-from benchmarks.harness import Paths, Source, default_rules
+from benchmarks.harness import Paths, Source, SupervisorError, default_rules
 from benchmarks.harness.compilers import builds
 from benchmarks.harness.compilers.builds import Build
 from benchmarks.harness.compilers.python_module import requests_of
@@ -198,6 +198,16 @@ def test_a_build_without_the_strong_sandbox_works_too(
             assert (outcome.exit_code == 0) == way.startswith("cp")
     finally:
         isolation.isolation_in_force.cache_clear()
+
+
+@pytest.mark.parametrize("language", ["cpp", "cuda"])
+def test_a_text_is_compiled_to_the_same_program_on_all_days(canaries: WatchedTree, language: str) -> None:
+    day = "static_assert(__DATE__[9] == '7' && __TIME__[7] == '0' && __TIMESTAMP__[22] == '7', \"1970\");\n"
+    try:
+        made = built(f"{PLAIN}{day}// {uuid.uuid4()}\n", language, canaries)
+    except SupervisorError as error:  # no nvcc
+        pytest.skip(str(error))
+    assert made.binary is not None, made.log
 
 
 @pytest.mark.parametrize("language", ["cpp", "triton"])

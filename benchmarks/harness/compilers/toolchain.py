@@ -7,6 +7,7 @@ A sandbox sees its input texts read-only and writes to its own memory; its outpu
 
 import functools
 import hashlib
+import os
 import shlex
 import shutil
 import signal
@@ -33,6 +34,7 @@ HEADERS = Path(__file__).parent / "headers"
 TOO_LARGE = "the compiled file is too large"
 _LOG_BYTES = 64 * 1024
 _SCRATCH_BYTES = 512 << 20  # object files, and what compilers keep between their steps
+_DAY = "SOURCE_DATE_EPOCH=0"  # what __DATE__ and __TIME__ are made of: one text is compiled to one program on all days
 _POLL_S = 0.1
 
 
@@ -90,6 +92,7 @@ class Workshop:
         self._given.mkdir()
         for name, text in texts.items():
             (self._given / name).write_text(text)
+            os.utime(self._given / name, (0, 0))
 
     def room(self, read_only: dict[Path, str]) -> Room:
         limits = self.rules.compile
@@ -105,7 +108,7 @@ class Workshop:
     def run(self, argv: Iterable[str], room: Room, *, fds: tuple[int, ...] = ()) -> Compilation:
         """One program, started where the texts lie."""
         with tempfile.NamedTemporaryFile(prefix="log-", dir=self.folder.parent) as file:
-            command = ["/usr/bin/env", "-C", self.given, *argv]
+            command = ["/usr/bin/env", "-C", self.given, _DAY, *argv]
             filter_program = builder_program() if supported() else b""
             child = spawn(command, room, Path(file.name), fds=fds, filter_program=filter_program)
             started, texts = time.monotonic(), self._digest()
