@@ -5,10 +5,11 @@ somebody else's counts if it has the text or the compiled code itself, and not b
 it. Does NOT decide what follows from that (`reviews.py`).
 """
 
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from ..harness import Verdict, read_alike
 from ..models import DeletedScore, Evaluation, Refusal
@@ -87,7 +88,26 @@ def names_of(row: Any, *, tokens: bool = False) -> set[Name]:
 def own_names(evaluation: Evaluation, known: Iterable[Evaluation], *, tokens: bool = False) -> set[Name]:
     """Texts, compiled codes and tokens of its owner's judgings that have to do with it. By tokens only if asked."""
     own = [names_of(item, tokens=tokens) for item in known if owner_of(item) == owner_of(evaluation)]
-    names, before = names_of(evaluation, tokens=tokens), set[Name]()
+    return _connected(names_of(evaluation, tokens=tokens), own)
+
+
+def own_names_of_many(judgings: list[Evaluation], board: QuerySet[Evaluation]) -> dict[int, set[Name]]:
+    """The same of many judgings of a board at once, with tokens, by their keys. All have owners that are accounts."""
+    owners = {item.submission.owner_id for item in judgings}
+    names, before = set[Name]().union(*(names_of(item, tokens=True) for item in judgings)), set[Name]()
+    own = defaultdict[int | None, list[set[Name]]](list)
+    while names != before:
+        before = names
+        known = board.filter(having(names, _COLUMNS), submission__owner__in=owners).order_by()
+        own.clear()
+        for owner, *keys in known.values_list("submission__owner", *_COLUMNS.values()).distinct():
+            own[owner].append({(kind, key) for kind, key in zip(_COLUMNS, keys, strict=True) if key})
+        names = names.union(*(its for rows in own.values() for its in rows))
+    return {item.pk: _connected(names_of(item, tokens=True), own[item.submission.owner_id]) for item in judgings}
+
+
+def _connected(names: set[Name], own: list[set[Name]]) -> set[Name]:
+    before = set[Name]()
     while names != before:
         before = names
         names = names.union(*(its for its in own if its & before))

@@ -55,7 +55,7 @@ from .contradictions import APART, is_contested
 from .labels import is_ranked
 from .orders import BY_RANK, in_order
 from .reviews import pooled_judgings, review_reason
-from .same_code import judgings_of_same_code
+from .same_code import judgings_of_same_code, own_names_of_many
 from .tradeoffs import mean_energy
 
 RECORDS_MAX = 100
@@ -259,10 +259,10 @@ def _in_question(key: BoardKey, records: list[Evaluation]) -> set[int]:
     """
     if not records:
         return set()
-    texts = {record.submission.blob_id for record in records}
-    tokens = {record.submission.source_key for record in records} - {""}
-    objects = {record.object_key for record in records} - {""}
     board = {"task_version": key.version, "device_kind": key.device, "ruleset": key.ruleset}
+    named = own_names_of_many(records, Evaluation.objects.filter(**board))
+    names = {kind: {name for its in named.values() for its_kind, name in its if its_kind == kind} for kind in _KEYS}
+    texts, tokens, objects = names["text"], names["tokens"], names["object"]
     doubtful = Q(gated=True) | ~Q(verdict=Verdict.PASS) | ~Q(submission__moderation=Moderation.OK)
     held = Evaluation.objects.filter(doubtful, **board).exclude(verdict="")
     alike = Submission.objects.filter(Q(blob__in=texts) | Q(source_key__in=tokens)).order_by().values("pk")
@@ -278,8 +278,8 @@ def _in_question(key: BoardKey, records: list[Evaluation]) -> set[int]:
     }
     if key.device.device_class != CPU:
         scored = Evaluation.objects.filter(Q(submission__in=alike) | Q(object_key__in=objects), **board)
-        named = Q(source_sha256__in=texts) | Q(object_key__in=objects) | Q(source_key__in=tokens)
-        deleted = DeletedScore.objects.filter(named, **board)
+        like = Q(source_sha256__in=texts) | Q(object_key__in=objects) | Q(source_key__in=tokens)
+        deleted = DeletedScore.objects.filter(like, **board)
         figures = ("timing_trust", "score", "score_hi")
         doubts |= _far_apart(
             *scored.exclude(score=None).values_list(
@@ -287,7 +287,7 @@ def _in_question(key: BoardKey, records: list[Evaluation]) -> set[int]:
             ),
             *deleted.values_list(*figures, "source_sha256", "source_key", "object_key"),
         )
-    asked = [record for record in records if doubts.intersection(_names(record))]
+    asked = [record for record in records if doubts.intersection(name for _, name in named[record.pk])]
     found: set[int] = set()
     for record in asked:
         if record.submission_id not in found:
@@ -315,11 +315,6 @@ def _far_apart(*judgings: Sequence[Any]) -> set[str]:
             tops[name] = max(tops[name], score**2 / most)
             bottoms[name] = min(bottoms.get(name, most), most)
     return {name for name in trusts if len(trusts[name]) > 1 or bottoms[name] * APART < tops[name]}
-
-
-def _names(record: Evaluation) -> set[str]:
-    """What tells a program: its text, its tokens, its compiled code; what is not known is nobody's."""
-    return {record.submission.blob_id, record.submission.source_key, record.object_key} - {""}
 
 
 def _without_repeats(records: list[Evaluation]) -> list[Evaluation]:

@@ -19,6 +19,7 @@ from django.utils import timezone
 from benchmarks import services
 from benchmarks.accounts import ownership
 from benchmarks.boards.selectors import board_records
+from benchmarks.boards.standings import standings_update
 from benchmarks.harness import Report, conditions_of, timing_revision
 from benchmarks.judgings import moves
 from benchmarks.judgings.recording import boards_complete
@@ -586,3 +587,19 @@ def test_a_bounded_judging_of_the_site_puts_an_entry_under_review() -> None:
     hidden("rival", on(found(1.2, 1.1, 1.25, "bounded"), "2.11"))
     judged_by_site(on(found(1.2, 1.1, 1.25, "bounded"), "2.11"))
     assert by("olga").under_review
+
+
+def test_no_record_is_held_by_what_a_variant_of_the_owner_contradicts() -> None:
+    """The variant has been compiled to the same as the record once, and was slow as something else."""
+    honest = enter("cheat", on(replayed(1.5), "2.11"), "// sound\n")
+    named(enter("cheat", on(replayed(2.3), "2.11"), SAME), "k")
+    for score, object_key in ((2.3, "k"), (1.2, "x")):
+        named(enter("cheat", on(replayed(score), "2.11"), "// variant\n"), object_key)
+    assert by("cheat").evaluation == honest
+    assert [record.score for record in board_records(key())] == [1.5]
+
+
+def named(evaluation: Evaluation, object_key: str) -> None:
+    Evaluation.objects.filter(pk=evaluation.pk).update(object_key=object_key * 64)
+    evaluation.refresh_from_db()
+    standings_update(evaluation)
