@@ -1,12 +1,13 @@
 """The admission of tasks: the ones that ship pass, and each kind of bad task is caught."""
 
+import math
 from pathlib import Path
 
 import pytest
 import torch
 
 from benchmarks.harness import default_suites
-from benchmarks.harness.child.admitting.admission import admission
+from benchmarks.harness.child.admitting.admission import _rounded, admission
 from benchmarks.harness.child.admitting.naive import NaiveSums
 from benchmarks.harness.tasks.spec import find_task, load_suite
 
@@ -143,6 +144,29 @@ def test_naive_products_agree_with_torch_up_to_rounding(size):
     with NaiveSums():
         naive = a @ b
     assert torch.allclose(naive, a @ b, atol=1e-4)
+
+
+@pytest.mark.parametrize("size", [(5, 70), (1, 300)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_naive_products_add_term_after_term(size: tuple[int, int], dtype: torch.dtype) -> None:
+    """Also of operands that autograd looks at."""
+    draws = torch.Generator().manual_seed(1)
+    a, b = torch.randn(*size, generator=draws).to(dtype), torch.randn(size[1], 4, generator=draws).to(dtype)
+    total = torch.zeros(size[0], 4, dtype=dtype)
+    for k in range(size[1]):
+        total += a[:, k, None] * b[k]
+    with NaiveSums():
+        assert torch.equal(a @ b, total)
+        assert torch.equal(a.requires_grad_() @ b.requires_grad_(), total)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_a_value_in_lower_precision_is_the_nearest_with_so_many_bits(dtype: torch.dtype) -> None:
+    x = torch.cat([torch.arange(-300, 300).double(), torch.tensor([0.1, 1e-30, math.inf, -math.inf])]).to(dtype)
+    part, exponent = torch.frexp(x.double())
+    nearest = torch.where(x.isfinite(), torch.round(part * 2**5) * 2.0 ** (exponent - 5), x.double())  # ties to even
+    assert torch.equal(_rounded(x, 5), nearest.to(dtype))
+    assert bool(_rounded(torch.tensor([math.nan], dtype=dtype), 5).isnan())
 
 
 # --- several right answers ------------------------------------------------------------------------------------------

@@ -251,11 +251,14 @@ def _cast(tensors: Sequence[Tensor], cast: Callable[[Tensor], Tensor]) -> list[T
 
 
 def _rounded(x: Tensor, bits: int) -> Tensor:
-    """Each value with `bits` significant bits, as tensor cores round the operands of a product."""
+    """Each value with `bits` significant bits, as tensor cores round the operands of a product: ties go to even."""
+    gone = 53 - bits  # of the bits of a float64
     rounded = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     for source, target in zip(pieces(x), pieces(rounded), strict=True):
-        part, exponent = torch.frexp(source.double())
-        target.copy_(torch.ldexp(torch.round(part * 2.0**bits), (exponent - bits).double()))
+        word = source.double().view(torch.int64)
+        up = (word >> gone).bitwise_and_(1).add_((1 << (gone - 1)) - 1)
+        kept = up.add_(word).bitwise_and_(-(1 << gone)).view(torch.float64)
+        target.copy_(kept.masked_fill_(source.isnan(), math.nan))
     return rounded
 
 
