@@ -1,6 +1,7 @@
 """Who gets which answer where: four readers ask at every address. A new view fails until it is listed."""
 
 from collections.abc import Callable
+from http.cookies import SimpleCookie
 from typing import Any
 
 import pytest
@@ -19,15 +20,18 @@ Answers = dict[str, str]
 
 def answers(world: World, ask: Callable[[Any, str], Any], pages: dict[str, Page]) -> Answers:
     """By route, the statuses that the readers got, in their order; nothing that was done stays done."""
+    sessions = {reader: world.client(reader).cookies for reader in READERS}
     return {
-        route: " ".join(_status(world, ask, reader, routes.path_of(route, world)) for reader in READERS)
+        route: " ".join(_status(sessions[reader], ask, routes.path_of(route, world)) for reader in READERS)
         for route in pages
     }
 
 
-def _status(world: World, ask: Callable[[Any, str], Any], reader: str, path: str) -> str:
+def _status(session: SimpleCookie, ask: Callable[[Any, str], Any], path: str) -> str:
     with transaction.atomic():
-        status = ask(world.client(reader, raise_request_exception=False), path).status_code
+        client = Client(raise_request_exception=False)
+        client.cookies.update(session)
+        status = ask(client, path).status_code
         transaction.set_rollback(True)
     return str(status)
 
