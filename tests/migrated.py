@@ -1,8 +1,8 @@
 """A database with all tables, copied to where a process of the tests expects its own: the migrations take seconds.
 
-That of SQLite is kept in the cache of the tests under the hash of our migrations. A PostgreSQL that is started for a
-run keeps one as a template for all processes of the run. Django migrates the copy as well, which finds nothing
-to do, so a database from before a new migration is complete, too.
+That of SQLite is kept in the cache of the tests under the hash of our migrations, for whole sites as well. A
+PostgreSQL that is started for a run keeps one as a template for all processes of the run. Django migrates the copy as
+well, which finds nothing to do, so a database from before a new migration is complete, too.
 """
 
 import os
@@ -63,8 +63,13 @@ def template() -> Iterator[Template]:
 def put_in_place() -> None:
     """What an earlier run left there is gone."""
     remove()
+    copy_kept(_own())
+
+
+def copy_kept(file: Path) -> None:
+    """To `file`, if an earlier run has kept one."""
     if _kept().exists():
-        _own().write_bytes(_kept().read_bytes())
+        file.write_bytes(_kept().read_bytes())
 
 
 def remove() -> None:
