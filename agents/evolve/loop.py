@@ -120,6 +120,10 @@ class _Drive:
                 f"resumed {self.state.vain} times without progress: the run itself may crash the process that drives it"
             )
             return _outcome(self.state)
+        if not self.wall.tick():  # before anybody is asked for a proposal, which may cost money
+            await self._withdraw_all()
+            self._finish(_decided(self.state) or _NO_WALL_TIME)
+            return _outcome(self.state)
         try:
             stop, is_over = await self._until_stopped(self._work())
             if stop is _CLOSING:  # and not one that says the same, when all wall time has been used
@@ -216,7 +220,7 @@ class _Drive:
                 return _STOPPED
             (self.hold.set if wish == "pause" else self.hold.clear)()
             if not self.wall.tick():
-                return _decided(self.state) or Stop("budget", "the run has used all of its wall time")
+                return _decided(self.state) or _NO_WALL_TIME
             if self._searches and self.wall.left_s() <= wall_for_confirming_s(self.state, self.evaluator):
                 return _CLOSING
             await asyncio.sleep(self.wall.next_look_s())
@@ -298,7 +302,7 @@ class _Drive:
 class _Wall:
     """The budget of wall time, reserved in slices while the run is driven. Without a cap nothing is written.
 
-    A slice begins where the one before it ended: time counts even if the process was too busy to look at the clock.
+    A slice that was looked at late counts in full: a process may have been too busy to look at the clock.
     """
 
     book: Book
@@ -309,26 +313,26 @@ class _Wall:
         budget = self.book.state.budget
         if budget.caps.wall_s is None:
             return True
-        now_s = asyncio.get_running_loop().time()
-        if self.since_s is None or _WALL not in budget.leases:
-            self.since_s = now_s
-        while (left_s := budget.caps.wall_s - budget.spent.wall_s) > 0:
-            if _WALL not in budget.leases:
-                self.book.commit(books.reserved(_WALL, None, Cost(wall_s=min(_SLICE_S, left_s))))
-            slice_ = budget.leases[_WALL]
-            if now_s - self.since_s < slice_.wall_s:
-                return True
-            self.book.commit(books.settled(_WALL, None, slice_))
-            self.since_s += slice_.wall_s
-        self.book.commit(books.denied("wall_s", None, "going on"))
-        return False
+        used = self.elapsed()
+        if _WALL in budget.leases and used.wall_s < budget.leases[_WALL].wall_s:
+            return True
+        if _WALL in budget.leases:
+            self.book.commit(books.settled(_WALL, None, used))
+        left_s = budget.caps.wall_s - budget.spent.wall_s
+        if left_s <= 0:
+            self.book.commit(books.denied("wall_s", None, "going on"))
+            return False
+        self.since_s = asyncio.get_running_loop().time()
+        self.book.commit(books.reserved(_WALL, None, Cost(wall_s=min(_SLICE_S, left_s))))
+        return True
 
     def elapsed(self) -> Cost:
-        """The wall time used of the open slice, at most the whole slice."""
-        lease = self.book.state.budget.leases.get(_WALL, Cost())
-        if self.since_s is None:
-            return lease
-        return Cost(wall_s=min(lease.wall_s, asyncio.get_running_loop().time() - self.since_s))
+        """The wall time used since the open slice began, at most what is left of the cap."""
+        budget = self.book.state.budget
+        if _WALL not in budget.leases or self.since_s is None or budget.caps.wall_s is None:
+            return budget.leases.get(_WALL, Cost())
+        left_s = budget.caps.wall_s - budget.spent.wall_s
+        return Cost(wall_s=min(left_s, asyncio.get_running_loop().time() - self.since_s))
 
     def left_s(self) -> float:
         """Of the cap; infinite without one."""
@@ -343,6 +347,7 @@ class _Wall:
 
 
 _STOPPED = Stop("stopped", "stopped by its owner")
+_NO_WALL_TIME = Stop("budget", "the run has used all of its wall time")
 _CLOSING = Stop("budget", "the rest of the wall time was kept for judging the leaders again")
 
 
