@@ -114,10 +114,10 @@ def test_no_text_takes_more_than_its_size(text: str, language: str) -> None:
     assert least_s(1 << 17) < 4 * least_s(1 << 16) + 0.05
 
 
-def elf(code: bytes, names: bytes, data: bytes = b"") -> bytes:
-    """A file with two sections that are loaded, one with names that are not, and a note."""
-    start = 64
-    sections = [(1, 2, code), (1, 2, data), (3, 0, names), (7, 2, names)]
+def elf(code: bytes, names: bytes, data: bytes = b"", notes: tuple[bytes, ...] = ()) -> bytes:
+    """A file with two sections that are loaded, one with names that are not, and the linker's id of the build."""
+    start, build_id = 64, struct.pack("=III4s20s", 4, 20, 3, b"GNU", names)
+    sections = [(1, 2, code), (1, 2, data), (3, 0, names), (7, 2, build_id), *((7, 2, note) for note in notes)]
     table = start + sum(len(content) for _, _, content in sections)
     head = b"\x7fELF\x02\x01\x01".ljust(0x28, b"\0") + struct.pack("=Q", table)
     head = head.ljust(0x3A, b"\0") + struct.pack("=HHH", 64, len(sections), 0)
@@ -138,6 +138,14 @@ def test_what_is_loaded_tells_objects_apart_and_nothing_else(tmp_path) -> None:
     assert key_of(tmp_path, elf(b"code", b"name")) == key_of(tmp_path, elf(b"code", b"other name"))
     assert key_of(tmp_path, elf(b"code", b"name")) != key_of(tmp_path, elf(b"kode", b"name"))
     assert key_of(tmp_path, elf(b"co", b"name", b"de")) != key_of(tmp_path, elf(b"cod", b"name", b"e"))
+
+
+def test_what_notes_hold_is_read_by_programs_as_well(tmp_path) -> None:
+    """Also a note that looks like the id of the build, of which there is one."""
+    ids = [struct.pack("=III4s20s", 4, 20, 3, b"GNU", word) for word in (b"fast", b"slow")]
+    for one, other in ((b"fast", b"slow"), ids):
+        keys = {key_of(tmp_path, elf(b"code", b"name", notes=(note,))) for note in (one, other)}
+        assert len(keys) == 2
 
 
 def test_a_file_of_another_kind_has_the_key_of_its_bytes(tmp_path) -> None:

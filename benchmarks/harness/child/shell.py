@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ExtensionFileLoader, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -96,12 +96,19 @@ def outputs_of(config: dict[str, Any], memory: mmap.mmap) -> tuple[torch.Tensor,
     return tuple(view(memory, item, offset) for item, offset in pairs)
 
 
+class _TextLoader(SourceFileLoader):
+    """Reads a module as the text that was checked: no comment in it says how it is encoded."""
+
+    def source_to_code(self, data: Any, path: Any, **options: Any) -> CodeType:  # type: ignore[override]
+        return super().source_to_code(data.decode() if isinstance(data, bytes) else data, path, **options)
+
+
 def load_file(path: str) -> ModuleType:
     """A Python file or compiled extension as a module of its own, however many others have its name.
 
     Extensions are known to the interpreter by their full name, so each gets a package name that no other has.
     """
-    kind = SourceFileLoader if path.endswith(".py") else ExtensionFileLoader
+    kind = _TextLoader if path.endswith(".py") else ExtensionFileLoader
     name = f"kbench_{next(_numbers)}.{MODULE}"
     spec = spec_from_file_location(name, path, loader=kind(name, path))
     if spec is None or spec.loader is None:

@@ -40,6 +40,7 @@ _ODD = re.compile(
 _TAB = 8
 _DEPTHS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 _LOADED, _NOTE, _NO_BITS = 2, 7, 8  # of sections of an ELF file: SHF_ALLOC, SHT_NOTE, SHT_NOBITS
+_BUILD_ID, _BUILD_ID_BYTES = struct.pack("=III4s", 4, 20, 3, b"GNU\0"), 36  # how the linker's note of the build begins
 
 
 @lru_cache(maxsize=2)  # who checks a source asks before the one who stores it
@@ -57,7 +58,7 @@ def object_key(source: Source, build: Build) -> str | None:
     if build.binary is None:
         return None
     if is_python(source.language):
-        return _syntax_key(source.text)
+        return _module_key(source.text, build.binary)
     if build.binary.is_symlink() or not build.binary.is_file():
         return None
     return _loaded_key(build.binary)
@@ -113,6 +114,16 @@ def _indented(width: int, levels: list[int]) -> Iterator[str]:
         yield "\v"
 
 
+def _module_key(text: str, made: Path) -> str | None:
+    """Of its syntax, and of the extensions that it has asked for while it was compiled."""
+    syntax = _syntax_key(text)
+    extensions = sorted(made.glob("extension*.so")) if made.is_dir() and not made.is_symlink() else []
+    if syntax is None or not extensions:
+        return syntax
+    keys = [_loaded_key(path) for path in extensions if path.is_file() and not path.is_symlink()]
+    return None if None in keys else hashlib.sha256("".join([syntax, *map(str, keys)]).encode()).hexdigest()
+
+
 def _syntax_key(text: str) -> str | None:
     try:
         tree = ast.dump(ast.parse(text))
@@ -122,7 +133,7 @@ def _syntax_key(text: str) -> str | None:
 
 
 def _loaded_key(path: Path) -> str | None:
-    """Of the sections that are loaded: names of what nobody calls from outside, and marks of the build, are not.
+    """Of the sections that are loaded and how: names of what nobody calls from outside, and the build's id, are not.
 
     None where the table of the sections is no true one.
     """
@@ -140,14 +151,27 @@ def _loaded_sections(data: bytes) -> Iterator[bytes]:
         return
     (table,) = struct.unpack_from("=Q", data, 0x28)
     size, count = struct.unpack_from("=HH", data, 0x3A)
-    room = len(data)
+    room, ids = len(data), 0
+    yield from _asked_of_the_loader(data)
     for number in range(count):
         kind, flags = struct.unpack_from("=IQ", data, table + number * size + 4)
         address, start, length = struct.unpack_from("=QQQ", data, table + number * size + 16)
-        if flags & _LOADED and kind != _NOTE:
+        if not flags & _LOADED:
+            continue
+        room -= 0 if kind == _NO_BITS else length
+        if room < 0 or (start > len(data) and kind != _NO_BITS):
+            raise OverflowError("the sections overlap or reach beyond the file")
+        content = b"" if kind == _NO_BITS else data[start : start + length]
+        is_id = kind == _NOTE and flags == _LOADED and content[:16] == _BUILD_ID and len(content) == _BUILD_ID_BYTES
+        ids += is_id
+        if not is_id or ids > 1:  # a second one is data that looks like one
             yield struct.pack("=IQQQ", kind, flags, address, length)
-        if flags & _LOADED and kind not in (_NOTE, _NO_BITS):
-            room -= length
-            if room < 0 or start > len(data):
-                raise OverflowError("the sections overlap or reach beyond the file")
-            yield data[start : start + length]
+            yield content
+
+
+def _asked_of_the_loader(data: bytes) -> Iterator[bytes]:
+    """Kind and rights of each segment, such as a stack that may be executed."""
+    (table,) = struct.unpack_from("=Q", data, 0x20)
+    size, count = struct.unpack_from("=HH", data, 0x36)
+    for number in range(count):
+        yield struct.pack("=II", *struct.unpack_from("=II", data, table + number * size))

@@ -4,7 +4,10 @@ The checks run in the site's own process for any visitor, so they take linear ti
 it. Not covered: whether the code compiles, and any defence; the remarks (`remarks.py`) are hints.
 """
 
+import codecs
+import io
 import re
+import tokenize
 from dataclasses import dataclass
 
 from ..languages import LANGUAGES, defines, is_python
@@ -59,8 +62,19 @@ def _problem(source: Source, task: TaskSpec, rules: Rules) -> str | None:
     return _wrong(source, blank(source.text, source.language), task)
 
 
+def _is_read_as_text(text: str) -> bool:
+    """Whether tools that read the file, such as `inspect`, see the same text: no line is hidden in a comment."""
+    head = io.BytesIO("\n".join(text.split("\n", 2)[:2]).encode(errors="replace"))
+    try:
+        return codecs.lookup(tokenize.detect_encoding(head.readline)[0]).name in ("utf-8", "utf-8-sig")
+    except (SyntaxError, LookupError):
+        return False
+
+
 def _wrong(source: Source, code: str, task: TaskSpec) -> str | None:
     language = LANGUAGES[source.language]
+    if is_python(language.name) and not _is_read_as_text(source.text):
+        return "a comment in the first two lines names an encoding; sources are read as UTF-8, so leave it out"
     if language.is_module:
         return _wrong_module(source.text, code, task)
     if is_python(language.name):

@@ -1,0 +1,178 @@
+"""One text is one program, and what has the key of a program behaves like it.
+
+Texts are built as submissions are. Not covered: what a text can ask of its compiler to find out when it is built (the
+clock in /proc, for example), so two builds of one text may differ; they have two keys then.
+"""
+
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks.harness import (
+    Paths,
+    Source,
+    SupervisorError,
+    check_source,
+    default_rules,
+    default_suites,
+    find_task,
+)
+from benchmarks.harness.child.shell import load_file
+from benchmarks.harness.compilers import builds
+from benchmarks.harness.compilers.builds import Build
+from benchmarks.harness.compilers.identity import object_key
+
+pytestmark = pytest.mark.sandbox
+RULES = default_rules()
+PLAIN = 'extern "C" __attribute__((visibility("default"))) int answer() { return 42; }\n'
+
+
+@pytest.fixture
+def root(tmp_path: Path, paths: Paths, sandbox: None, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "cache/builds").mkdir(parents=True)
+    monkeypatch.setattr(Paths, "headers", property(lambda _: paths._made("cache/headers")))
+    return tmp_path
+
+
+def built(text: str, root: Path, language: str = "cpp") -> Build:
+    try:
+        return builds.build(Source(text, language), RULES, Paths(root))
+    except SupervisorError as error:
+        pytest.skip(str(error))
+
+
+def keys_of_two_builds(text: str, root: Path, language: str = "cpp", between_s: float = 1.2) -> list[str | None]:
+    """The object keys of one text, built twice, as on two workers or after the cache was emptied."""
+    keys = []
+    for _ in range(2):
+        made = built(text, root, language)
+        assert made.binary is not None, made.log + made.problem
+        keys.append(object_key(Source(text, language), made))
+        shutil.rmtree(root / "cache/builds")
+        (root / "cache/builds").mkdir()
+        time.sleep(between_s)
+    return keys
+
+
+def test_a_plain_text_has_one_key(root: Path) -> None:
+    first, second = keys_of_two_builds(PLAIN, root)
+    assert first == second
+
+
+NOTE = """
+asm(".section .hidden,\\"ax\\",@note\\n.globl answer\\nanswer: mov $%d,%%eax\\nret\\n.text");
+"""
+
+
+def test_code_in_a_note_is_part_of_a_program(root: Path) -> None:
+    """Who executes a note runs what the key leaves out."""
+    texts = [NOTE % number for number in (1, 2)]
+    mades = [built(text, root) for text in texts]
+    for made in mades:
+        assert made.binary is not None, made.log
+    first, second = (object_key(Source(text, "cpp"), made) for text, made in zip(texts, mades, strict=True))
+    answers = [answer_of(made) for made in mades]
+    assert answers == [1, 2]
+    assert first != second
+
+
+def answer_of(made: Build) -> int:
+    script = "import ctypes, sys, torch; print(ctypes.CDLL(sys.argv[1]).answer())"
+    shown = subprocess.run(
+        [sys.executable, "-c", script, str(made.binary)], capture_output=True, text=True, check=True, timeout=120
+    )
+    return int(shown.stdout)
+
+
+HONEST = "def forward(x):\n    return x + 1\n"
+
+
+@pytest.mark.parametrize("language", ["triton", "python"])
+def test_no_comment_of_a_python_text_becomes_code(root: Path, language: str) -> None:
+    """An honest text of somebody else, with a comment in front of it and one behind."""
+    hidden = "# coding: unicode_escape\n" + HONEST + "# \\x0adef forward(x): return x + 2\n"
+    for text in (HONEST, hidden):
+        made = built(text, root, language)
+        assert made.binary is not None, made.log
+        place = made.binary / "module.py" if made.binary.is_dir() else made.binary
+        shutil.copyfile(place, root / "module.py")
+        assert load_file(str(root / "module.py")).forward(1) == 2
+
+
+@pytest.mark.parametrize(
+    ("head", "refused"),
+    [
+        ("# coding: unicode_escape\n", True),
+        ("\n# vim: set fileencoding=utf-7 :\n", True),
+        ("# coding: there-is-none\n", True),
+        ("# -*- coding: utf-8 -*-\n", False),
+        ("\n\n# coding: utf-7\n", False),
+    ],
+)
+def test_an_encoding_is_refused_that_readers_do_not_see(head: str, refused: bool) -> None:
+    task = find_task(default_suites(), "mnist_linear_relu/forward")
+    problem = check_source(Source(f"{head}def forward(x, w, b):\n    return x\n", "triton"), task, RULES).problem
+    assert (problem is not None) == refused
+
+
+BY_THE_CLOCK = """
+import time
+import torch
+from torch.utils.cpp_extension import load_inline
+fused = load_inline("fused", cpp_sources="#define SECOND " + str(int(time.time())) + '''
+#include <torch/extension.h>
+torch::Tensor add(torch::Tensor x) { return x + SECOND; }''', functions=["add"])
+class ModelNew(torch.nn.Module):
+    def forward(self, x): return x
+"""
+
+
+def test_the_key_of_a_module_holds_the_extensions_that_it_asked_for(root: Path) -> None:
+    found = []
+    for _ in range(2):
+        made = built(BY_THE_CLOCK, root, "python")
+        assert made.binary is not None, made.log + made.problem
+        extension = (made.binary / "extension0.so").read_bytes()
+        found.append((extension, object_key(Source(BY_THE_CLOCK, "python"), made)))
+        shutil.rmtree(root / "cache/builds")
+        (root / "cache/builds").mkdir()
+        time.sleep(1.1)
+    (first, its_key), (second, other_key) = found
+    assert (first == second) == (its_key == other_key)
+
+
+def test_names_that_a_compiler_draws_are_not_in_the_key(root: Path) -> None:
+    text = (
+        'namespace { struct Early { Early() { asm volatile(""); } } early; }\nstatic int f() { return __COUNTER__; }\n'
+    )
+    first, second = keys_of_two_builds(text + "static int (*volatile kept)() = f; static int got = kept();\n", root)
+    assert first == second
+
+
+VICTIM = """
+#include <torch/extension.h>
+#include <vector>
+torch::Tensor forward(torch::Tensor x) { std::vector<float> seen(x.numel()); return x + 1 + int64_t(seen.size()); }
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward, "f"); }
+"""
+# From glibc 2.41 on, dlopen refuses a library that wants this; earlier ones make all stacks executable
+EXECUTABLE_STACK = 'asm(".section .note.GNU-stack,\\"x\\",@progbits\\n.text");\n'
+
+
+@pytest.mark.parametrize("language", ["cpp", "cuda"])
+def test_what_a_stranger_asks_of_the_loader_is_part_of_a_program(root: Path, language: str) -> None:
+    """A refusal of what has an entry's compiled code puts the entry under review (`boards/reviews.py`)."""
+    keys, stacks = [], []
+    for text in (VICTIM, VICTIM + EXECUTABLE_STACK):
+        made = built(text, root, language)
+        assert made.binary is not None, made.log
+        keys.append(object_key(Source(text, language), made))
+        shown = subprocess.run(["readelf", "-lW", made.binary], capture_output=True, text=True, check=True).stdout
+        stacks.append(next(line.split()[6] for line in shown.splitlines() if "GNU_STACK" in line))
+    assert stacks == ["RW", "RWE"]
+    assert keys[0] != keys[1]
