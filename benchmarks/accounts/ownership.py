@@ -20,7 +20,7 @@ from ..events import emit
 from ..extensions import extensions
 from ..harness import Verdict
 from ..models import CodeBlob, Evaluation, Submission
-from ..states import FINISHED, Moderation, Origin, Visibility
+from ..states import FINISHED, Origin, Visibility
 
 PAID = (
     "The judging of this answer was paid for by a request, so it stays public with its source. Your name is "
@@ -70,7 +70,8 @@ def submission_delete(submission: Submission) -> None:
         raise Refused("The log of an agent run contains this source. You can make the submission private instead.")
     with transaction.atomic():
         _refuse_paid(submission)
-        if Submission.objects.filter(pk=submission.pk, moderation=Moderation.INVALIDATED).exists():
+        now = Submission.objects.filter(pk=submission.pk).first()
+        if now is not None and reviews.is_invalidated(now):
             raise Refused(INVALIDATED)
         _delete(submission)
 

@@ -17,11 +17,12 @@ from ..harness import BOUND_TRUSTS, read_alike
 from ..models import DeletedScore, Evaluation
 from ..states import AUDITED, BOUNDED, REPLAYED, TIMINGS, EvaluationReason, Priority
 from .same_code import having, own_names, owner_of
-from .settled import Settled, most, surely
+from .settled import Settled, how_known, most, surely
 
 APART = 1.25  # by which they differ for no honest reason: bounded calls of several short kernels also take longer
 _APART_ELSEWHERE = 2.0  # replayed ones on another machine, with other versions, or by another revision of the timing
 GONE = {"text": "source_sha256", "object": "object_key"}
+_LOWER = ((REPLAYED, BOUND_TRUSTS), (BOUNDED, (AUDITED,)))  # which trusts no score may be far below which one
 _IsSettled = Callable[[Any], bool]
 
 
@@ -35,12 +36,10 @@ def contradiction(evaluation: Evaluation, same_code: list[Evaluation], settled: 
     """
     if all(item.timing_trust not in TIMINGS for item in same_code):
         return ""
-    scored = scored_of(evaluation, same_code)
-    own = [row for row in scored if answers_for(evaluation, row)]
+    own = [row for row in scored_of(evaluation, same_code) if answers_for(evaluation, row)]
     found = next(
         chain(
-            _of_other_trust(_of(scored, REPLAYED), _of(own, *BOUND_TRUSTS), settled.by_staff),
-            _of_other_trust(_of(scored, BOUNDED), _of(scored, AUDITED), settled.by_staff),
+            _of_other_trust(own, settled.by_staff),
             _far_apart(_of(own, REPLAYED), settled.by_staff),
         ),
         None,
@@ -58,15 +57,14 @@ def is_contested(
 
     It has done so once it has judged it after all of them, to no score that is lower by the factor `apart`.
     """
-    settled, replayed = Settled.about(same_code), _of(counting, REPLAYED)
-    of_site = [row for row in replayed if _is_asked_by_site(row)]
+    settled, of_site = Settled.about(same_code), [row for row in counting if _is_asked_by_site(row)]
 
     def is_answered(row: Any) -> bool:
-        later = (site for site in of_site if _since(site, row))
+        later = _known_since(of_site, row)
         return settled.by_staff(row) or any(not _contradicts(row, site, apart) for site in later)
 
-    of_other_trust = _of_other_trust(replayed, _of(counting, *BOUND_TRUSTS), is_answered)
-    return any(chain(_far_apart(replayed, is_answered), of_other_trust))
+    pairs = chain(_far_apart(_of(counting, REPLAYED), is_answered), _of_other_trust(counting, is_answered))
+    return any(not is_answered(low) or any(_contradicts(high, site, apart) for site in of_site) for high, low in pairs)
 
 
 def without_refuted(evaluation: Evaluation, scored: list[Any], same_code: list[Evaluation]) -> list[Any]:
@@ -77,24 +75,25 @@ def without_refuted(evaluation: Evaluation, scored: list[Any], same_code: list[E
     does one judging of the site outweigh what several agree on.
     """
     settled, refuted = Settled.about(same_code), set[int]()
-    replayed, bounds = _of(scored, REPLAYED), _of(scored, *BOUND_TRUSTS)
-    of_site = [row for row in replayed if _is_asked_by_site(row)]
-    groups = [(rows, rows, apart) for rows, apart in _under_like_conditions(replayed)]
-    for known, doubted, apart in (*groups, (replayed, bounds, APART)):
-        own = [row for row in known if answers_for(evaluation, row)]
-        others = [row for row in doubted if not answers_for(evaluation, row)]
-        for row in _of(others, REPLAYED):
-            against = own if not settled.by_staff(row) else [other for other in own if not settled.by_staff(other)]
+    own = {id(row) for row in scored if answers_for(evaluation, row)}
+    of_site = [row for row in scored if _is_asked_by_site(row)]
+    alike = _under_like_conditions(_of(scored, REPLAYED))
+    of_other_trust = ((_of(scored, trust), _of(scored, *lower), APART) for trust, lower in _LOWER)
+    for high, low, apart in (*((rows, rows, apart) for rows, apart in alike), *of_other_trust):
+        own_high, own_low = [[row for row in rows if id(row) in own] for rows in (high, low)]
+        for row in (row for row in high if id(row) not in own):
+            against = own_low if not settled.by_staff(row) else [item for item in own_low if not settled.by_staff(item)]
             if any(_pairs([row], against, apart)):
                 refuted.add(id(row))
-        low = [
+        doubted = [
             row
-            for row in others
-            if any(_pairs(own, [row], apart))
-            and any(_pairs([site for site in of_site if _since(site, row)], [row], APART))
+            for row in low
+            if id(row) not in own
+            and any(_pairs(own_high, [row], apart))
+            and any(_pairs(_known_since(of_site, row), [row], APART))
         ]
-        if len({_whose(row) for row in low}) == 1:
-            refuted |= {id(row) for row in low if not settled.by_staff(row)}
+        if len({_whose(row) for row in doubted}) == 1:
+            refuted |= {id(row) for row in doubted if not settled.by_staff(row)}
     return [row for row in scored if id(row) not in refuted]
 
 
@@ -137,10 +136,12 @@ def deleted(table: Any, evaluation: Evaluation, like: Q) -> QuerySet[Any]:
     return rows
 
 
-def _of_other_trust(high: list[Any], low: list[Any], is_settled: _IsSettled) -> Iterator[tuple[Any, Any]]:
-    """A score and one whose times are known in another way, that is too far below it."""
-    yield from _pairs(high, [row for row in low if not is_settled(row)], APART)
-    yield from _pairs([row for row in high if not is_settled(row)], low, APART)
+def _of_other_trust(scored: list[Any], is_settled: _IsSettled) -> Iterator[tuple[Any, Any]]:
+    """A score and one whose times are known worse, or better than bounded ones, that is too far below it."""
+    for trust, lower in _LOWER:
+        high, low = _of(scored, trust), _of(scored, *lower)
+        yield from _pairs(high, [row for row in low if not is_settled(row)], APART)
+        yield from _pairs([row for row in high if not is_settled(row)], low, APART)
 
 
 def _far_apart(replayed: list[Any], is_settled: _IsSettled) -> Iterator[tuple[Any, Any]]:
@@ -188,6 +189,11 @@ def _whose(row: Any) -> str:
     """All without an account are one: they may be, and of an account that was deleted nobody knows which it was."""
     owner = row.owner_id if isinstance(row, DeletedScore) else row.submission.owner_id
     return "nobody" if owner is None else f"user:{owner}"
+
+
+def _known_since(of_site: list[Any], row: Any) -> list[Any]:
+    """What the site has judged later, with times as well known."""
+    return [site for site in of_site if _since(site, row) and how_known(site) <= how_known(row)]
 
 
 def _since(item: Any, other: Any) -> bool:

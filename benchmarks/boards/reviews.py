@@ -12,10 +12,10 @@ from django.db.models import Q
 
 from ..harness import SpeedupEstimate, Verdict, is_bound, pooled, read_alike
 from ..models import DeletedScore, Evaluation, ModerationAction, Refusal, Submission
-from ..states import BOUNDED, TIMINGS, ActionKind, EvaluationReason, Moderation
+from ..states import TIMINGS, ActionKind, EvaluationReason, Moderation
 from .contradictions import GONE, contradiction, deleted, is_for_site, scored_of, without_refuted
-from .same_code import having, judgings_of_same_code, own_names
-from .settled import Settled, gates_of
+from .same_code import having, judgings_of_same_code, names_of, own_names
+from .settled import Settled, gates_of, how_known
 
 AUDITS = (EvaluationReason.AUDIT, EvaluationReason.SITE_AUDIT, EvaluationReason.VERIFICATION)
 # of a deleted judging
@@ -33,7 +33,7 @@ def review_reason(evaluation: Evaluation, same_code: list[Evaluation]) -> str:
     for item in same_code:
         if settled.includes(item):
             continue
-        if _is_refusal(item.verdict):
+        if _is_refusal(item):
             return f"Another evaluation of the same source ended as {item.verdict}: {item.reason_text}"
         gates = [gate for gate in gates_of(item) if not settled.answers(gate["code"], item)]
         if gates:
@@ -41,9 +41,9 @@ def review_reason(evaluation: Evaluation, same_code: list[Evaluation]) -> str:
     return contradiction(evaluation, same_code, settled) or _remembered(evaluation, same_code, settled)
 
 
-def _is_refusal(verdict: str) -> bool:
-    """Not that it does not compile: that gives no number, and another compiler may well refuse an honest text."""
-    return verdict not in (Verdict.PASS, Verdict.COMPILE_ERROR)
+def _is_refusal(item: Evaluation) -> bool:
+    """Not that it does not compile, which gives no number: unless the site wants to judge it again and cannot."""
+    return is_for_site(item) if item.verdict == Verdict.COMPILE_ERROR else item.verdict != Verdict.PASS
 
 
 def _invalidated(evaluation: Evaluation, same_code: list[Evaluation], settled: Settled) -> str:
@@ -71,10 +71,15 @@ def _remembered(evaluation: Evaluation, same_code: list[Evaluation], settled: Se
 
     That of staff is about what was submitted later, and only a later confirmation settles it.
     """
-    names = own_names(evaluation, same_code)
+    owner, names = evaluation.submission.owner_id, own_names(evaluation, same_code)
     like = Q(language__in=read_alike(evaluation.submission.language)) & having(names, GONE)
-    for refusal in deleted(Refusal, evaluation, like).exclude(verdict=Verdict.COMPILE_ERROR):
+    if owner is not None:
+        tokens = own_names(evaluation, same_code, tokens=True)
+        like |= Q(owner=owner) & having(tokens, {"tokens": "source_key"})
+    for refusal in deleted(Refusal, evaluation, like):
         since = settled.last_at(refusal) if refusal.verdict else settled.confirmed_at(refusal)
+        if not names_of(refusal) & names:  # what is gone cannot be confirmed itself
+            since = settled.confirmed_at(evaluation)
         if not refusal.verdict and evaluation.submission.created < refusal.finished:
             continue
         if since is None or refusal.finished > since:
@@ -90,7 +95,7 @@ def _is_doubtful(item: Evaluation) -> bool:
     A refusal counts even if it is settled: what has settled it may be deleted as well.
     """
     if item.verdict != Verdict.PASS:
-        return _is_refusal(item.verdict) and not Verdict(item.verdict).ours
+        return _is_refusal(item) and not Verdict(item.verdict).ours
     if not item.gated:
         return False
     settled = Settled.about(judgings_of_same_code(item))
@@ -117,9 +122,12 @@ def pooled_estimate(judgings: list[Any]) -> SpeedupEstimate:
     return pooled([SpeedupEstimate(row.score, row.score_lo, row.score_hi, bound) for row, bound in estimates])
 
 
-def how_known(judging: Any) -> int:
-    """Zero where times are known best; on a processor there is nothing to tell apart."""
-    return TIMINGS.index(judging.timing_trust if judging.timing_trust in TIMINGS else BOUNDED)
+def is_invalidated(submission: Submission) -> bool:
+    """Whether staff have done that and not taken it back; they may have hidden it since."""
+    kinds = (ActionKind.INVALIDATE, ActionKind.RESTORE)
+    decided = ModerationAction.objects.filter(submission=submission, kind__in=kinds).order_by("pk")
+    last = decided.values_list("kind", flat=True).last()
+    return submission.moderation == Moderation.INVALIDATED or last == ActionKind.INVALIDATE
 
 
 def _invalidated_at(submission: Submission) -> datetime:
@@ -136,6 +144,7 @@ def remember(evaluations: Iterable[Evaluation]) -> None:
     refused, scored = [], []
     for item in evaluations:
         columns = {
+            "owner_id": item.submission.owner_id,
             "source_sha256": item.submission.blob_id,
             "source_key": item.submission.source_key,
             "object_key": item.object_key,
@@ -143,15 +152,15 @@ def remember(evaluations: Iterable[Evaluation]) -> None:
             "device_kind": item.device_kind,
             "ruleset": item.ruleset,
         }
-        if item.submission.moderation == Moderation.INVALIDATED:
+        if is_invalidated(item.submission):
             when = {"finished": _invalidated_at(item.submission), "language": item.submission.language}
             refused.append(Refusal(**columns, **when))
         if _is_doubtful(item):
             what = {"verdict": item.verdict, "finished": item.finished, "language": item.submission.language}
             refused.append(Refusal(**columns, **what))
-        elif item.score is not None and item.submission.owner_id is not None:
+        if item.score is not None and item.submission.owner_id is not None:
             scores = {name: getattr(item, name) for name in _KEPT_SCORES}
-            about = {"owner_id": item.submission.owner_id, "language": item.submission.language}
+            about = {"language": item.submission.language}
             scored.append(DeletedScore(**about, **columns, **scores, for_site=is_for_site(item)))
     Refusal.objects.bulk_create(refused)
     DeletedScore.objects.bulk_create(scored)

@@ -30,9 +30,9 @@ def holder_of(evaluation: Evaluation) -> str:
 
 
 def owner_of(evaluation: Evaluation) -> str:
-    """As `holder_of`, but one person with several methods is one."""
-    owner = evaluation.submission.owner_id
-    return holder_of(evaluation) if owner is None else f"user:{owner}"
+    """One person with several methods is one. What has no account is its own: whose it was is not known."""
+    submission = evaluation.submission
+    return f"submission:{submission.code}" if submission.owner_id is None else f"user:{submission.owner_id}"
 
 
 def program_of(evaluation: Evaluation) -> list[Evaluation]:

@@ -266,19 +266,19 @@ def _in_question(key: BoardKey, records: list[Evaluation]) -> set[int]:
     doubtful = Q(gated=True) | ~Q(verdict=Verdict.PASS) | ~Q(submission__moderation=Moderation.OK)
     held = Evaluation.objects.filter(doubtful, **board).exclude(verdict="")
     alike = Submission.objects.filter(Q(blob__in=texts) | Q(source_key__in=tokens)).order_by().values("pk")
-    gone = Refusal.objects.filter(Q(source_sha256__in=texts) | Q(object_key__in=objects), **board)
+    like = Q(source_sha256__in=texts) | Q(object_key__in=objects) | Q(source_key__in=tokens)
+    gone = Refusal.objects.filter(like, **board)
     doubts = {
         name
         for names in (
             *held.filter(submission__in=alike).values_list("submission__blob", "submission__source_key"),
             *held.filter(object_key__in=objects).values_list("object_key"),
-            *gone.values_list("source_sha256", "object_key"),
+            *gone.values_list("source_sha256", "object_key", "source_key"),
         )
         for name in names
     }
     if key.device.device_class != CPU:
         scored = Evaluation.objects.filter(Q(submission__in=alike) | Q(object_key__in=objects), **board)
-        like = Q(source_sha256__in=texts) | Q(object_key__in=objects) | Q(source_key__in=tokens)
         deleted = DeletedScore.objects.filter(like, **board)
         figures = ("timing_trust", "score", "score_hi")
         doubts |= _far_apart(

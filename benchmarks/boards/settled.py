@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
-from ..harness import Verdict
+from ..harness import Verdict, read_alike
 from ..models import Evaluation
-from ..states import BOUNDED, EvaluationReason
+from ..states import BOUNDED, TIMINGS, EvaluationReason
 from .same_code import Name, names_of
 
 _CHANCE = 1.1  # by which judgings of one code differ between machines and days at most
@@ -36,14 +36,15 @@ class Settled:
         judgings = list(judgings)
         confirmed, audits = dict[Name, datetime](), defaultdict[Name, list[Evaluation]](list)
         for item in judgings:
-            for name in names_of(item):
-                if moment := item.submission.confirmed_at:
+            for name in _seen(item):
+                moment = item.submission.confirmed_at
+                if moment is not None and ended(item) <= moment:  # what it is compiled to later nobody has seen
                     confirmed[name] = max(confirmed.get(name, moment), moment)
                 if _is_passed_audit(item):
                     audits[name].append(item)
         settled = cls(confirmed, audits, {})
         for item in filter(settled.includes, judgings):
-            for place in ((name, gate["code"]) for gate in gates_of(item) for name in names_of(item)):
+            for place in ((name, gate["code"]) for gate in gates_of(item) for name in _seen(item)):
                 settled.reached[place] = max(settled.reached.get(place, 0.0), most(item))
         return settled
 
@@ -61,11 +62,11 @@ class Settled:
 
     def answers(self, gate: str, item: Evaluation) -> bool:
         """Whether a gate was settled for a score as high as this one's."""
-        reached = max((self.reached.get((name, gate), 0.0) for name in names_of(item)), default=0.0)
+        reached = max((self.reached.get((name, gate), 0.0) for name in _seen(item)), default=0.0)
         return reached * _CHANCE >= surely(item)
 
     def confirmed_at(self, row: Any) -> datetime | None:
-        return max((self.confirmed[name] for name in names_of(row) & self.confirmed.keys()), default=None)
+        return max((self.confirmed[name] for name in _seen(row) & self.confirmed.keys()), default=None)
 
     def last_at(self, row: Any) -> datetime | None:
         """When an audit that passed or a decision of staff last settled what had been in question about it."""
@@ -73,7 +74,14 @@ class Settled:
         return max([*moments, *filter(None, [self.confirmed_at(row)])], default=None)
 
     def _audits_of(self, row: Any) -> list[Evaluation]:
-        return [audit for name in names_of(row) & self.audits.keys() for audit in self.audits[name]]
+        return [audit for name in _seen(row) & self.audits.keys() for audit in self.audits[name]]
+
+
+def _seen(row: Any) -> set[Name]:
+    """What tells that two judgings are of what was seen. As another language a text may be another program."""
+    language = row.submission.language if isinstance(row, Evaluation) else row.language
+    read = min(read_alike(language)) if language else ""
+    return {(f"{kind} as {read}", key) for kind, key in names_of(row)}
 
 
 def gates_of(item: Evaluation) -> list[dict[str, str]]:
@@ -94,6 +102,11 @@ def most(row: Any) -> float:
 def surely(row: Any) -> float:
     """As far below its score as the upper end is above it: the lower end of a bound also holds its gap."""
     return 0.0 if row.score is None else float(row.score**2 / row.score_hi)
+
+
+def how_known(judging: Any) -> int:
+    """Zero where times are known best; on a processor there is nothing to tell apart."""
+    return TIMINGS.index(judging.timing_trust if judging.timing_trust in TIMINGS else BOUNDED)
 
 
 def _is_passed_audit(item: Evaluation) -> bool:

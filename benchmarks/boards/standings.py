@@ -25,9 +25,9 @@ from ..states import BOUNDED, MethodKind, Moderation, TaskVersionStatus, Visibil
 from .contradictions import is_contested
 from .labels import is_ranked
 from .ranking import Entry, rank
-from .reviews import AUDITS, how_known, pooled_estimate, pooled_judgings, review_reason
+from .reviews import AUDITS, pooled_estimate, pooled_judgings, review_reason
 from .same_code import holder_of, judgings_of_same_code, program_of
-from .settled import ended
+from .settled import ended, how_known
 
 RENEWED_FROM = 50  # of a holder's programs, best first, when its row is written anew
 TEXTS_MAX = 150  # of which programs have further ones: staff may have confirmed one text and not another
@@ -111,9 +111,12 @@ def _renew_program(evaluation: Evaluation) -> bool:
     before = {row.holder: _counts(row) for row in _standings_of(program)}
     accepted = [item for item in program if item.verdict == Verdict.PASS and not item.is_quick]
     shown = [item for item in accepted if _is_shown(item.submission)]
+    stands = {row.holder: row.evaluation_id for row in _standings_of(program)}
     for item in {(holder_of(item), item.submission.blob_id, item.object_key): item for item in shown}.values():
-        if _has_board(evaluation) and (item.pk == evaluation.pk or not before.get(holder_of(item))):
-            _stand(item, judgings_of_same_code(item, program))
+        same_code = judgings_of_same_code(item, program)
+        is_new = item.pk == evaluation.pk or not before.get(holder_of(item))
+        if _has_board(evaluation) and (is_new or stands[holder_of(item)] not in {known.pk for known in same_code}):
+            _stand(item, same_code)
     rows = _standings_of(program)
     for row in rows:
         _refresh(row, program)

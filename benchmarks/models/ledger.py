@@ -73,9 +73,10 @@ class Refusal(models.Model):
     """That a source was refused or held once, kept when its submission is deleted: nobody gains by trying again.
 
     With PASS as verdict it was under review. Without a verdict it was staff who refused it: they had invalidated the
-    submission, and `finished` is when they did.
+    submission, and `finished` is when they did. Of the owner, while there is one, by its tokens as well.
     """
 
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     source_sha256 = models.CharField(max_length=64)
     source_key = models.CharField(max_length=64, blank=True)
     object_key = models.CharField(max_length=64, blank=True)
