@@ -6,6 +6,7 @@ Does NOT decide who the owner is: the views do. Staff cannot delete anything (`a
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -94,8 +95,10 @@ def account_delete(user: User, *, keep_submissions: bool) -> None:
             Evaluation.objects.filter(submission__owner=user).order_by().values_list("task_version", flat=True)
         )
         _unlist_what_is_under_review(mine)
+        judged = list[Evaluation]()
         for submission in gone:  # read now: until the boards were held, one may have been made private or paid for
-            _delete(submission)
+            judged += _take_away(submission)
+        _boards_follow(judged)
         released = standings.standings_release(user)
         mine.update(owner=None, client_token="")
         standings.standings_restore(released)
@@ -133,6 +136,11 @@ def _cancel(submission: Submission) -> None:
 
 
 def _delete(submission: Submission) -> None:
+    _boards_follow(_take_away(submission))
+
+
+def _take_away(submission: Submission) -> list[Evaluation]:
+    """What had been judged of it, without the reports; the boards do not follow yet."""
     _cancel(submission)  # a report, too, holds its evaluation before the boards
     standings.boards_held(submission)
     quotas.keep_place(submission)
@@ -140,7 +148,9 @@ def _delete(submission: Submission) -> None:
     reviews.remember(judged)
     submission.delete()
     CodeBlob.objects.filter(pk=source, submissions=None).delete()
-    _boards_follow(judged)
+    for item in judged:
+        item.report = None  # they may be many
+    return judged
 
 
 def _judged(submission: Submission) -> list[Evaluation]:
@@ -149,12 +159,17 @@ def _judged(submission: Submission) -> list[Evaluation]:
 
 
 def _boards_follow(judged: list[Evaluation]) -> None:
-    """Each board once: its holder's row, and those of others with the same code."""
-    boards = {(item.ruleset_id, item.task_version_id, item.device_kind_id): item for item in judged}
-    for evaluation in boards.values():
+    """The row of each holder once on each board, and those of others with the same code, once for each code."""
+    rows, codes = dict[Any, Evaluation](), dict[Any, Evaluation]()
+    for item in judged:
+        board = (item.ruleset_id, item.task_version_id, item.device_kind_id)
+        tokens = item.submission.source_key or item.submission.blob_id  # whoever has its text has its tokens
+        rows[board, same_code.holder_of(item)] = codes[board, tokens, item.object_key] = item
+    for evaluation in rows.values():
         standings.standings_renew(evaluation)
+    for evaluation in codes.values():
         standings.review_renew(evaluation)
-    _tell(boards.values())
+    _tell(rows.values())
 
 
 def _tell(evaluations: Iterable[Evaluation]) -> None:

@@ -108,10 +108,11 @@ def _renew_program(evaluation: Evaluation) -> bool:
     rows do not depend on what was judged or decided first.
     """
     program = program_of(evaluation)
-    before = {row.holder: _counts(row) for row in _standings_of(program)}
+    standing = _standings_of(program)
+    before = {row.holder: _counts(row) for row in standing}
+    stands = {row.holder: row.evaluation_id for row in standing}
     accepted = [item for item in program if item.verdict == Verdict.PASS and not item.is_quick]
     shown = [item for item in accepted if _is_shown(item.submission)]
-    stands = {row.holder: row.evaluation_id for row in _standings_of(program)}
     for item in {(holder_of(item), item.submission.blob_id, item.object_key): item for item in shown}.values():
         same_code = judgings_of_same_code(item, program)
         is_new = item.pk == evaluation.pk or not before.get(holder_of(item))

@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 from django.contrib.auth import get_user_model
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from benchmarks import quotas
@@ -245,3 +246,19 @@ def one_waits():
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
         return cursor.fetchone()[0] > 0
+
+
+def test_an_account_with_many_submissions_of_one_code_goes_with_few_queries(judged, ann, person):
+    """Each board is written again when all have gone, and not after each of them."""
+
+    def queries(name, count):
+        owner = person(name)
+        for number in range(count):
+            judged(owner=owner, text=f"int {name}; // {number}\n")
+        with CaptureQueriesContext(connection) as caught:
+            ownership.account_delete(owner, keep_submissions=False)
+        return len(caught)
+
+    each = (queries("many", 12) - queries("few", 4)) / 8
+    assert each < 40, "28 to take a submission away; with the boards it would be 72"
+    assert not Standing.objects.exists()
