@@ -48,13 +48,13 @@ def program_of(evaluation: Evaluation) -> list[Evaluation]:
     ours = [verdict.value for verdict in Verdict if verdict.ours]
     known = rows.exclude(verdict="").exclude(verdict__in=ours)
     known = known.exclude(reason=EvaluationReason.QUICK, verdict=Verdict.PASS)
-    names, before, found = names_of(evaluation, tokens=True), set[Name](), list[Evaluation]()
-    while names != before:
-        before = names
-        like = having(names, _COLUMNS)
-        found = list(known.filter(like).select_related("submission__method").order_by("finished", "pk"))
-        names = names.union(*(names_of(item, tokens=True) for item in found))
-    return found
+    names, new = names_of(evaluation, tokens=True), names_of(evaluation, tokens=True)
+    while new:
+        keys = known.filter(having(new, _COLUMNS)).order_by().values_list(*_COLUMNS.values()).distinct()
+        new = set[Name]().union(*map(_named, keys)) - names
+        names |= new
+    rows = known.filter(having(names, _COLUMNS)).select_related("submission__method")
+    return list(rows.defer("report", "error_internal").order_by("finished", "pk"))
 
 
 def judgings_of_same_code(evaluation: Evaluation, program: list[Evaluation] | None = None) -> list[Evaluation]:
@@ -101,17 +101,28 @@ def own_names_of_many(judgings: list[Evaluation], board: QuerySet[Evaluation]) -
         known = board.filter(having(names, _COLUMNS), submission__owner__in=owners).order_by()
         own.clear()
         for owner, *keys in known.values_list("submission__owner", *_COLUMNS.values()).distinct():
-            own[owner].append({(kind, key) for kind, key in zip(_COLUMNS, keys, strict=True) if key})
+            own[owner].append(_named(keys))
         names = names.union(*(its for rows in own.values() for its in rows))
     return {item.pk: _connected(names_of(item, tokens=True), own[item.submission.owner_id]) for item in judgings}
 
 
+def _named(keys: Iterable[str]) -> set[Name]:
+    """Values of the columns of `_COLUMNS`."""
+    return {(kind, key) for kind, key in zip(_COLUMNS, keys, strict=True) if key}
+
+
 def _connected(names: set[Name], own: list[set[Name]]) -> set[Name]:
-    before = set[Name]()
-    while names != before:
-        before = names
-        names = names.union(*(its for its in own if its & before))
-    return names
+    """With all that have a name in common with one of them, or with another such one."""
+    having_it = defaultdict[Name, list[set[Name]]](list)
+    for its in own:
+        for name in its:
+            having_it[name].append(its)
+    found, waiting = set(names), list(names)
+    while waiting:
+        for its in having_it.pop(waiting.pop(), ()):
+            waiting += its - found
+            found |= its
+    return found
 
 
 def having(names: Iterable[Name], columns: dict[str, str]) -> Q:

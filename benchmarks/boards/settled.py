@@ -85,7 +85,8 @@ def _seen(row: Any) -> set[Name]:
 
 
 def gates_of(item: Evaluation) -> list[dict[str, str]]:
-    gates: list[dict[str, str]] = (item.report or {}).get("gates", [])
+    """Reports are long, and are read of those alone that have gates."""
+    gates: list[dict[str, str]] = (item.report or {}).get("gates", []) if item.gated else []
     return gates
 
 
