@@ -48,7 +48,8 @@ def program_of(evaluation: Evaluation) -> list[Evaluation]:
     ours = [verdict.value for verdict in Verdict if verdict.ours]
     known = rows.exclude(verdict="").exclude(verdict__in=ours)
     known = known.exclude(reason=EvaluationReason.QUICK, verdict=Verdict.PASS)
-    names, new = names_of(evaluation, tokens=True), names_of(evaluation, tokens=True)
+    names = names_of(evaluation, tokens=True)
+    new = set(names)
     while new:
         keys = known.filter(having(new, _COLUMNS)).order_by().values_list(*_COLUMNS.values()).distinct()
         new = set[Name]().union(*map(_named, keys)) - names
