@@ -72,7 +72,7 @@ void launch_clusters(void (*kernel)(Expected...), bool early, int blocks, int th
 
 // ---- dots: gh from few products ------------------------------------------------------------------------------------
 
-constexpr int kTileOutputs = 4, kMaxWarps = 8;
+constexpr int kTileOutputs = 2, kMaxWarps = 16;
 
 // The sum over the warp of each of Count values; lane l gets the sum of value l / (32 / Count). At every step lanes
 // that differ in one bit share the values out between them, while there are several.
