@@ -1,19 +1,15 @@
 """Binaries that a hostile build can leave: every field of their tables forged, cut anywhere, sections over each other.
 
-Whatever they are, device code is found or the calls are not replayed, and the key of an object is a key or none. Both
-are the submission's affair: an error of another kind would be the judge's. Work is counted in bytes, not in time.
+Whatever they are, device code is found or the calls are not replayed. That is the submission's affair: an error of
+another kind would be the judge's. Work is counted in bytes, not in time.
 """
 
 import struct
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from benchmarks.harness import Source
-from benchmarks.harness.compilers.builds import Build
-from benchmarks.harness.compilers.identity import object_key
 from benchmarks.harness.gpu import device_code as device_code_module
 from benchmarks.harness.gpu.device_code import device_code, fat_binaries
 from benchmarks.harness.gpu.record import NotReplayable
@@ -50,15 +46,10 @@ def forged() -> Iterator[bytes]:
             yield WHOLE[:at] + (value % top).to_bytes(size, "little") + WHOLE[at + size :]
 
 
-def key_of(path: Path) -> str | None:
-    return object_key(Source("", "cuda"), Build(path, "", 0.0, False, 0))
-
-
 def test_the_whole_library_is_read(tmp_path: Path) -> None:
     path = tmp_path / "k.so"
     path.write_bytes(WHOLE)
     assert device_code(path, tmp_path) == [fat(b"a" * 24), fat(b"b" * 8)]
-    assert key_of(path) is not None
 
 
 def test_a_forged_library_holds_parts_of_itself_or_nothing() -> None:
@@ -66,14 +57,6 @@ def test_a_forged_library_holds_parts_of_itself_or_nothing() -> None:
         images = list(fat_binaries(data))
         assert sum(map(len, images)) <= len(data)
         assert all(image in data for image in images)
-
-
-def test_a_forged_library_has_a_key_or_none(tmp_path: Path) -> None:
-    path = tmp_path / "k.so"
-    for data in islice(forged(), 0, None, 4):
-        path.write_bytes(data)
-        key = key_of(path)
-        assert key is None or len(key) == 64
 
 
 @pytest.mark.parametrize(("image_bytes", "reason"), [(0, 1024), (1 << 20, 256)])
@@ -89,7 +72,6 @@ def test_sections_over_each_other_are_read_until_it_is_too_much(
     with pytest.raises(NotReplayable, match="more device code"):
         device_code(path, tmp_path)
     assert len(taken) <= reason + 1
-    assert key_of(path) is None or image_bytes == 0
 
 
 def test_sections_without_images_are_looked_at_once_each(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,10 @@
 """One text is one program, and what has the key of a program behaves like it.
 
-Texts are built as submissions are. Not covered: what a text can ask of its compiler to find out when it is built (the
-clock in /proc, for example), so two builds of one text may differ; they have two keys then.
+Texts are built as submissions are, in a sandbox; a Python module that asks for extensions can still read the clock, so
+its builds may differ, and have two keys then.
 """
 
+import re
 import shutil
 import subprocess
 import sys
@@ -22,9 +23,10 @@ from benchmarks.harness import (
     find_task,
 )
 from benchmarks.harness.child.shell import load_file
-from benchmarks.harness.compilers import builds
+from benchmarks.harness.compilers import builds, nvcc
 from benchmarks.harness.compilers.builds import Build
 from benchmarks.harness.compilers.identity import object_key
+from benchmarks.harness.compilers.nvcc_plan import parallel_script
 
 pytestmark = pytest.mark.sandbox
 RULES = default_rules()
@@ -62,6 +64,110 @@ def keys_of_two_builds(text: str, root: Path, language: str = "cpp", between_s: 
 def test_a_plain_text_has_one_key(root: Path) -> None:
     first, second = keys_of_two_builds(PLAIN, root)
     assert first == second
+
+
+# what changes from build to build, tells of the machine, or is what other processes of the sandbox have open
+CHANGING = (
+    "/proc/uptime",
+    "/proc/cpuinfo",
+    "/proc/self/stat",
+    "/proc/self/mountinfo",
+    "/proc/self/fd/0",
+    "/proc/1/environ",
+    "/dev/stdin",
+    "/dev/stdout",
+    "/dev/fd/2",
+    "/dev/fd/3",
+    "/dev/urandom",
+    "/dev/random",
+    "/dev/zero",
+    "/sys/devices/system/cpu/online",
+    "/etc/hostname",
+    "/var/log/dpkg.log",
+)
+ASKS = "".join(f'#if __has_include("{path}")\n#error {path} is there\n#endif\n' for path in CHANGING)
+CONTROL = '#if !__has_include("/usr/include/stdio.h")\n#error it sees nothing at all\n#endif\n'
+
+
+@pytest.mark.parametrize("language", ["cpp", "cuda"])
+def test_a_compiler_sees_nothing_that_changes(root: Path, language: str) -> None:
+    made = built(PLAIN + ASKS + CONTROL, root, language)
+    assert made.binary is not None, made.log + made.problem
+
+
+@pytest.mark.parametrize("path", ["/dev/urandom", "/dev/stdin", "/dev/fd/3", "/proc/self/fd/3", "/proc/uptime"])
+def test_an_assembler_reads_nothing_that_changes(root: Path, path: str) -> None:
+    made = built(f'{PLAIN}asm(".incbin \\"{path}\\",0,8");\n', root)
+    assert made.binary is None
+    assert path in made.log
+
+
+FILES_OF_NVCC = ("host.log", "device.log", "a.o", "tmpxft_00000002_00000000-6_kbench_submission.cpp1.ii")
+
+
+def test_no_front_end_of_nvcc_sees_files_of_the_other(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They run side by side, so what one sees of the other depends on the moment."""
+    scripts = []
+
+    def kept(dryrun: str, place: str) -> str | None:
+        scripts.append((dryrun, place))
+        return parallel_script(dryrun, place)
+
+    monkeypatch.setattr(nvcc, "parallel_script", kept)
+    asks = "".join(f'#if __has_include("/tmp/{name}")\n#error {name} is there\n#endif\n' for name in FILES_OF_NVCC)
+    made = built(PLAIN + asks, root, "cuda")
+    assert made.binary is not None, made.log
+    ((dryrun, place),) = scripts
+    assert re.fullmatch("/[a-z]+/[0-9a-f]{32}", place)
+    scratch = str(Path(place).parent)
+    written = re.findall(rf'"{scratch}/[^"]*', dryrun)
+    assert written
+    assert all(path.startswith(f'"{place}/') for path in written)
+    assert place not in made.log
+    assert place.encode() not in made.binary.read_bytes()
+
+
+RENAMED = """
+#include <torch/extension.h>
+#ifdef __CUDACC__
+#define BOTH __host__ __device__
+#else
+#define BOTH
+#endif
+template <typename T> BOTH static T halved(T %(name)s) { return %(name)s / 2; }
+#ifdef __CUDACC__
+__global__ void kernel(float* y) { float %(name)s = y[threadIdx.x]; y[threadIdx.x] = halved(%(name)s); }
+#endif
+torch::Tensor forward(torch::Tensor %(name)s) { return %(name)s + halved(%(name)s.numel()); }
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward, "f"); }
+"""
+
+
+@pytest.mark.parametrize("language", ["cpp", "cuda"])
+def test_names_of_variables_are_no_part_of_a_program(root: Path, language: str) -> None:
+    keys = []
+    for name in ("x", "other_name"):
+        text = RENAMED % {"name": name}
+        made = built(text, root, language)
+        assert made.binary is not None, made.log
+        keys.append(object_key(Source(text, language), made))
+    assert keys[0] == keys[1]
+
+
+UNLOADED = r"""asm(".section .kept,\"\",@progbits\n.ascii \"kept: %s\"\n.text");"""
+
+
+@pytest.mark.parametrize("language", ["cpp", "cuda"])
+def test_what_a_program_can_read_of_its_own_file_is_part_of_it(root: Path, language: str) -> None:
+    """It finds the file by /proc/self/maps."""
+    keys = []
+    for word in ("fast", "slow"):
+        text = PLAIN + UNLOADED % word + "\n"
+        made = built(text, root, language)
+        assert made.binary is not None, made.log
+        assert f"kept: {word}".encode() in made.binary.read_bytes()
+        keys.append(object_key(Source(text, language), made))
+    assert keys[0] != keys[1]
 
 
 NOTE = """

@@ -22,6 +22,7 @@ from ..sandbox.isolation import Room, inside
 from ..source import Paths, Source
 from .toolchain import (
     HEADERS,
+    LINKING,
     MODULE,
     Compilation,
     Workshop,
@@ -60,7 +61,14 @@ class Gxx:
         self._tiers = tiers
 
     def fingerprint(self, rules: Rules) -> tuple[str, ...]:
-        return (*_flags(rules), *_includes("stock"), headers_fingerprint(), *environment().values(), sys.version)
+        return (
+            *_flags(rules),
+            *LINKING,
+            *_includes("stock"),
+            headers_fingerprint(),
+            *environment().values(),
+            sys.version,
+        )
 
     def compile(self, source: Source, shop: Workshop) -> Compilation:
         shop.give({f"{MODULE}.cpp": source.text})
@@ -155,7 +163,7 @@ def _attempt(shop: Workshop, tier: str, library: Library) -> Compilation:
         *_hollow_libraries(place),
         [
             host_compiler(),
-            "-shared",
+            *LINKING,
             f"{place}/a.o",
             "-o",
             f"{place}/{binary}",

@@ -8,7 +8,6 @@ does not change it. Not covered: different code that computes the same.
 import ast
 import hashlib
 import re
-import struct
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -39,8 +38,6 @@ _ODD = re.compile(
 )
 _TAB = 8
 _DEPTHS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
-_LOADED, _NOTE, _NO_BITS = 2, 7, 8  # of sections of an ELF file: SHF_ALLOC, SHT_NOTE, SHT_NOBITS
-_BUILD_ID, _BUILD_ID_BYTES = struct.pack("=III4s", 4, 20, 3, b"GNU\0"), 36  # how the linker's note of the build begins
 
 
 @lru_cache(maxsize=2)  # who checks a source asks before the one who stores it
@@ -61,7 +58,7 @@ def object_key(source: Source, build: Build) -> str | None:
         return _module_key(source.text, build.binary)
     if build.binary.is_symlink() or not build.binary.is_file():
         return None
-    return _loaded_key(build.binary)
+    return _file_key(build.binary)
 
 
 def _c_tokens(text: str) -> Iterator[str]:
@@ -120,8 +117,8 @@ def _module_key(text: str, made: Path) -> str | None:
     extensions = sorted(made.glob("extension*.so")) if made.is_dir() and not made.is_symlink() else []
     if syntax is None or not extensions:
         return syntax
-    keys = [_loaded_key(path) for path in extensions if path.is_file() and not path.is_symlink()]
-    return None if None in keys else hashlib.sha256("".join([syntax, *map(str, keys)]).encode()).hexdigest()
+    keys = [_file_key(path) for path in extensions if path.is_file() and not path.is_symlink()]
+    return hashlib.sha256("".join([syntax, *keys]).encode()).hexdigest()
 
 
 def _syntax_key(text: str) -> str | None:
@@ -132,46 +129,7 @@ def _syntax_key(text: str) -> str | None:
     return hashlib.sha256(tree.encode(errors="surrogatepass")).hexdigest()
 
 
-def _loaded_key(path: Path) -> str | None:
-    """Of the sections that are loaded and how: names of what nobody calls from outside, and the build's id, are not.
-
-    None where the table of the sections is no true one.
-    """
-    data = path.read_bytes()
-    try:
-        parts = list(_loaded_sections(data))
-    except (struct.error, IndexError, OverflowError):
-        return None
-    return hashlib.sha256(b"".join(parts) if parts else data).hexdigest()
-
-
-def _loaded_sections(data: bytes) -> Iterator[bytes]:
-    """Of a 64-bit ELF file of this machine's byte order, each after its kind, rights, address and length."""
-    if data[:5] != b"\x7fELF\x02":
-        return
-    (table,) = struct.unpack_from("=Q", data, 0x28)
-    size, count = struct.unpack_from("=HH", data, 0x3A)
-    room, ids = len(data), 0
-    yield from _asked_of_the_loader(data)
-    for number in range(count):
-        kind, flags = struct.unpack_from("=IQ", data, table + number * size + 4)
-        address, start, length = struct.unpack_from("=QQQ", data, table + number * size + 16)
-        if not flags & _LOADED:
-            continue
-        room -= 0 if kind == _NO_BITS else length
-        if room < 0 or (start > len(data) and kind != _NO_BITS):
-            raise OverflowError("the sections overlap or reach beyond the file")
-        content = b"" if kind == _NO_BITS else data[start : start + length]
-        is_id = kind == _NOTE and flags == _LOADED and content[:16] == _BUILD_ID and len(content) == _BUILD_ID_BYTES
-        ids += is_id
-        if not is_id or ids > 1:  # a second one is data that looks like one
-            yield struct.pack("=IQQQ", kind, flags, address, length)
-            yield content
-
-
-def _asked_of_the_loader(data: bytes) -> Iterator[bytes]:
-    """Kind and rights of each segment, such as a stack that may be executed."""
-    (table,) = struct.unpack_from("=Q", data, 0x20)
-    size, count = struct.unpack_from("=HH", data, 0x36)
-    for number in range(count):
-        yield struct.pack("=II", *struct.unpack_from("=II", data, table + number * size))
+def _file_key(path: Path) -> str:
+    """Of all that it holds, as a program can read its own file. The linker leaves names and its id of the build out."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -9,6 +9,7 @@ stock ones, as long as the compiler misses a name. Not covered: the driver and t
 import functools
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -25,10 +26,12 @@ from .missing_names import more_headers_may_help
 from .nvcc_plan import MODULE_ID, parallel_script
 from .toolchain import (
     HEADERS,
+    LINKING,
     MODULE,
     Compilation,
     KernelResources,
     Workshop,
+    digest,
     fallback,
     headers_fingerprint,
     host_compiler,
@@ -86,7 +89,14 @@ class Nvcc:
         self._side_by_side = side_by_side
 
     def fingerprint(self, rules: Rules) -> tuple[str, ...]:
-        return (*self._flags(rules), *_includes("stock"), headers_fingerprint(), *environment().values(), sys.version)
+        return (
+            *self._flags(rules),
+            *LINKING,
+            *_includes("stock"),
+            headers_fingerprint(),
+            *environment().values(),
+            sys.version,
+        )
 
     def compile(self, source: Source, shop: Workshop) -> Compilation:
         texts = {
@@ -101,10 +111,13 @@ class Nvcc:
         return _demangled(with_resources(outcome), shop)
 
     def _attempt(self, shop: Workshop, tier: str, texts: Mapping[str, str], library: Library) -> Compilation:
-        folders, place = {**packages(), **_cuda_packages(), **library.folders}, shop.scratch
-        nvcc = f"{inside(cuda_folder(), 'cuda')}/bin/nvcc"
+        folders, scratch = {**packages(), **_cuda_packages(), **library.folders}, shop.scratch
+        # The front ends run side by side. No text holds its own hash, so none can name the files of the other one.
+        place = f"{scratch}/{digest(*texts.values())[:32]}"
         compiling = [
-            nvcc,
+            "env",
+            f"TMPDIR={place}",
+            f"{inside(cuda_folder(), 'cuda')}/bin/nvcc",
             *self._flags(shop.rules),
             *_includes(tier),
             *library.compiling,
@@ -115,20 +128,23 @@ class Nvcc:
         ]
         script = self._script(compiling, folders, shop, place)
         if script is not None:
-            texts = {**texts, "steps.sh": script, MODULE_ID: f"_{MODULE}"}
-            compiling = ["sh", "steps.sh"]
+            texts = {**texts, MODULE_ID: f"_{MODULE}"}
+            compiling = ["sh", "-c", script]
         shop.give(texts)
         made = f"{place}/{self.binary}"
-        linking = [host_compiler(), "-shared", f"{place}/a.o", "-o", made, "-Wl,--as-needed", "-fopenmp", *_linking()]
+        linking = [host_compiler(), *LINKING, f"{place}/a.o", "-o", made, "-Wl,--as-needed", "-fopenmp", *_linking()]
         linking += library.linking
-        return shop.make([compiling, linking], made, shop.room(folders), shop.folder / self.binary)
+        steps = [["mkdir", place], compiling, linking]
+        outcome = shop.make(steps, made, shop.room(folders), shop.folder / self.binary)
+        return replace(outcome, log=outcome.log.replace(place, scratch))
 
     def _script(self, compiling: list[str], folders: dict[Path, str], shop: Workshop, place: str) -> str | None:
         """nvcc's steps for an empty file, so that no source can influence them."""
         if not self._side_by_side:
             return None
         shop.give({f"{MODULE}.cu": ""})
-        told = shop.run([compiling[0], "--dryrun", *compiling[1:]], shop.room(folders))
+        asking = f"mkdir {shlex.quote(place)} && exec {shlex.join([*compiling, '--dryrun'])}"
+        told = shop.run(["sh", "-c", asking], shop.room(folders))
         return parallel_script(told.log, place)
 
     def _flags(self, rules: Rules) -> list[str]:

@@ -18,8 +18,8 @@ _ID_FILE = re.compile(r'--module_id_file_name "[^"]*"')
 def parallel_script(dryrun: str, place: str) -> str | None:
     """A script for `sh` that does what the printed steps do; None if they are not the expected ones.
 
-    What it keeps on the way lies in the folder `place`. Names of internal symbols come from the file `module_id`, which
-    has to exist; nvcc would make it in passing.
+    What it keeps on the way lies in the folder `place`, which has to exist. Names of internal symbols come from
+    the file `module_id`, which has to exist too; nvcc would make it in passing.
     """
     lines = [line.removeprefix("#$ ") for line in dryrun.splitlines() if line.startswith("#$ ")]
     steps = [line for line in lines if not _SETTING.match(line) and not line.startswith("rm ")]
@@ -34,6 +34,7 @@ def parallel_script(dryrun: str, place: str) -> str | None:
 
 _SCRIPT = """\
 {exports}
+export TMPDIR={place}
 {{
 {host}
 }} > {place}/host.log 2>&1 &

@@ -59,7 +59,7 @@ class PythonModule:
     def _asked(self, text: str, shop: Workshop) -> tuple[Compilation, list[Request] | None]:
         """The extensions that the module asks for, or None where the outcome says what is wrong with it."""
         shop.give({ENTRY: text})
-        room = replace(shop.room(child_code()), python=True)
+        room = replace(shop.room(child_code()), python=True, system=True)
         with AnswerFile(4 * shop.rules.source.max_bytes) as answer:
             argv = python_argv("python.record_inline", f"{shop.given}/{ENTRY}", str(answer.fd))
             ran = shop.run(argv, room, fds=(answer.fd,))

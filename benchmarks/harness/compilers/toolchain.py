@@ -34,6 +34,9 @@ HEADERS = Path(__file__).parent / "headers"
 TOO_LARGE = "the compiled file is too large"
 _LOG_BYTES = 64 * 1024
 _SCRATCH_BYTES = 512 << 20  # object files, and what compilers keep between their steps
+# Equal programs are equal files: without the names of what nobody calls from outside, some of which a compiler draws at
+# random, and without an id of the build.
+LINKING = ("-shared", "-s", "-Wl,--build-id=none")
 _DAY = "SOURCE_DATE_EPOCH=0"  # what __DATE__ and __TIME__ are made of: one text is compiled to one program on all days
 _POLL_S = 0.1
 
@@ -103,14 +106,17 @@ class Workshop:
             scratch_bytes=_SCRATCH_BYTES,
             cpu_s=int(2 * limits.timeout_s),
             python=False,
+            system=False,
         )
 
-    def run(self, argv: Iterable[str], room: Room, *, fds: tuple[int, ...] = ()) -> Compilation:
-        """One program, started where the texts lie."""
+    def run(
+        self, argv: Iterable[str], room: Room, *, fds: tuple[int, ...] = (), stdout: int | None = None
+    ) -> Compilation:
+        """One program, started where the texts lie; what it prints is the log, or goes to `stdout`."""
         with tempfile.NamedTemporaryFile(prefix="log-", dir=self.folder.parent) as file:
             command = ["/usr/bin/env", "-C", self.given, _DAY, *argv]
             filter_program = builder_program() if supported() else b""
-            child = spawn(command, room, Path(file.name), fds=fds, filter_program=filter_program)
+            child = spawn(command, room, Path(file.name), fds=fds, stdout=stdout, filter_program=filter_program)
             started, texts = time.monotonic(), self._digest()
             timeout_s = self.rules.compile.timeout_s
             deadline = FairDeadline(child.work, min(timeout_s, 2 * timeout_s - sum(self.spent_s)))
@@ -128,9 +134,11 @@ class Workshop:
 
     def make(self, steps: Iterable[Iterable[str]], made: str, room: Room, target: Path) -> Compilation:
         """The tools in turn in one sandbox, until one fails; then what lies at `made` becomes the file `target`."""
+        tools = "\n".join(shlex.join(argv) for argv in steps)
+        # no tool has the answer's file; without /proc it can be reached as a number alone
+        script = f"exec 3>&1 >&2\n{{\n{tools}\n}} 3>&-\nexec cat {shlex.quote(made)} >&3"
         with AnswerFile(room.file_bytes) as answer:
-            lines = [*(shlex.join(argv) for argv in steps), f"exec cat {shlex.quote(made)} > {answer.path}"]
-            outcome = self.run(["sh", "-ec", "\n".join(lines)], room, fds=(answer.fd,))
+            outcome = self.run(["sh", "-ec", script], room, stdout=answer.fd)
             return saved(outcome, answer, target)
 
     @property

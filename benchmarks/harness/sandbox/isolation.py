@@ -10,6 +10,7 @@ import base64
 import functools
 import json
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -33,8 +34,12 @@ CHILD_FOLDER = _HARNESS / "child"
 _PROTOCOL = _HARNESS / "protocol.py"
 _DTYPES = _HARNESS / "dtypes.py"
 _ROOT_LINKS = ("bin", "sbin", "lib", "lib64")
-_SHARED_FILES = ("/etc/ld.so.cache", "/etc/alternatives", "/sys/devices/system/cpu")
-_DEVICES = tuple(Path("/dev") / name for name in ("null", "zero", "random", "urandom"))
+_SHARED_FILES = ("/etc/ld.so.cache", "/etc/alternatives")
+_PROCESSORS = "/sys/devices/system/cpu"
+# An Arm compiler's -march=native reads it, and it always says the same; on x86-64 it has the clock rate of the moment
+_NATIVE = ("/proc/cpuinfo",) if platform.machine() == "aarch64" else ()
+_NOTHING = Path("/dev/null")
+_DEVICES = tuple(Path("/dev") / name for name in ("zero", "random", "urandom"))
 _DEVICE_LINKS = {
     "fd": "/proc/self/fd",
     "stdin": "/proc/self/fd/0",
@@ -81,6 +86,9 @@ class Room:
     tasks: int = TASKS_MAX  # processes and threads at a time
     cores: tuple[int, ...] = ()
     python: bool = True  # the interpreter and torch are there
+    # /proc, what Linux tells of the processors, and random numbers as files. A program whose result shall depend on
+    # what it was given alone must not see them.
+    system: bool = True
 
 
 @functools.cache
@@ -221,8 +229,16 @@ class Child:
         return clean_text(log_end(self.log, limit_bytes).decode(errors="replace"))
 
 
-def spawn(argv: Sequence[str], room: Room, log: Path, *, fds: Sequence[int] = (), filter_program: bytes = b"") -> Child:
-    """Starts `argv` in `room`, its output going to `log`, `fds` staying open in it.
+def spawn(
+    argv: Sequence[str],
+    room: Room,
+    log: Path,
+    *,
+    fds: Sequence[int] = (),
+    stdout: int | None = None,
+    filter_program: bytes = b"",
+) -> Child:
+    """Starts `argv` in `room`, its output going to `log`, or `stdout` and errors to `log`, `fds` staying open in it.
 
     `filter_program` is installed before `argv` starts; a child that must load trusted code first installs its own.
     """
@@ -247,8 +263,8 @@ def spawn(argv: Sequence[str], room: Room, log: Path, *, fds: Sequence[int] = ()
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(CHILD_FOLDER / "enter.py"), json.dumps(plan), *command],
             stdin=nothing,
-            stdout=output,
-            stderr=subprocess.STDOUT,
+            stdout=output if stdout is None else stdout,
+            stderr=output,
             pass_fds=tuple(fds),
             env=_environment(room),
             cwd="/",
@@ -313,19 +329,13 @@ def _limits(room: Room) -> dict[str, int]:
 def _bubblewrap(room: Room) -> list[str]:
     command = [shutil.which("bwrap") or "bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
     command += ["--cap-drop", "ALL", "--hostname", "kbench", "--uid", "65534", "--gid", "65534"]
-    # the first process is bubblewrap's own, without a candidate's filter: whoever wrote its memory would run in it
-    command += ["--proc", "/proc", "--size", "4096", "--tmpfs", "/proc/1", "--remount-ro", "/proc/1"]
     command += ["--tmpfs", "/dev", "--size", str(room.scratch_bytes), "--tmpfs", "/tmp"]  # noqa: S108
     # not --dev, which adds terminals: the system's kernel keeps what is written to them and works on it by itself
-    for name, target in _DEVICE_LINKS.items():
-        command += ["--symlink", target, f"/dev/{name}"]
-    for node in (*_DEVICES, *room.devices):
+    for node in (_NOTHING, *room.devices):
         command += ["--dev-bind", str(node), str(node)]
-    # the settings of the system's kernel in /proc belong to root, as whom a worker may run
-    command += _settings_read_only() if room.devices else ["--remount-ro", "/proc"]
+    command += _system(room) if room.system else _read_only(_NATIVE)
     command += ["--ro-bind", "/usr", "/usr", *_root_links()]
-    for path in _SHARED_FILES:
-        command += ["--ro-bind-try", path, path]
+    command += _read_only(_SHARED_FILES)
     for prefix in _python_prefixes() if room.python else ():
         command += ["--ro-bind", prefix, prefix]
     for source, target in room.read_only.items():
@@ -335,6 +345,24 @@ def _bubblewrap(room: Room) -> list[str]:
     # the root and /dev are tmpfs of the machine's size: what is left of them must not hold anything
     command += ["--size", str(room.scratch_bytes), "--tmpfs", "/dev/shm", "--remount-ro", "/dev", "--remount-ro", "/"]  # noqa: S108
     return [*command, "--chdir", "/tmp"]  # noqa: S108 - its own tmpfs
+
+
+def _system(room: Room) -> list[str]:
+    """What Linux tells of the machine and of the processes of the sandbox."""
+    # the first process is bubblewrap's own, without a candidate's filter: whoever wrote its memory would run in it
+    command = ["--proc", "/proc", "--size", "4096", "--tmpfs", "/proc/1", "--remount-ro", "/proc/1"]
+    for name, target in _DEVICE_LINKS.items():
+        command += ["--symlink", target, f"/dev/{name}"]
+    for node in _DEVICES:
+        command += ["--dev-bind", str(node), str(node)]
+    # the settings of the system's kernel in /proc belong to root, as whom a worker may run
+    command += _settings_read_only() if room.devices else ["--remount-ro", "/proc"]
+    return [*command, *_read_only((_PROCESSORS,))]
+
+
+def _read_only(paths: Sequence[str]) -> list[str]:
+    """As they are here; what is not there is left out."""
+    return [part for path in paths for part in ("--ro-bind-try", path, path)]
 
 
 def _settings_read_only() -> list[str]:
