@@ -109,7 +109,15 @@ class EmulatedCuda:
             ["sh", "-c", f"awk -f {inside(HERE / 'runtime', 'emulator/runtime')}/shared.awk {place}/a.s > {place}/b.s"],
             [host_compiler(), "-c", f"{place}/b.s", "-o", f"{place}/b.o"],
             [
-                *(host_compiler(), "-shared", f"{ready}/runtime.o", f"{place}/b.o", "-o", f"{place}/{self.binary}"),
+                *(
+                    host_compiler(),
+                    "-shared",
+                    "-fno-lto",
+                    f"{ready}/runtime.o",
+                    f"{place}/b.o",
+                    "-o",
+                    f"{place}/{self.binary}",
+                ),
                 *(f"-L{_torch_libraries()}", "-lc10", "-ltorch_cpu", f"-Wl,-rpath,{_torch_libraries()}"),
                 "-Wl,-z,defs",
             ],

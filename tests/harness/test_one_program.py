@@ -4,6 +4,7 @@ Texts are built as submissions are, in a sandbox; a Python module that asks for 
 its builds may differ, and have two keys then.
 """
 
+import functools
 import re
 import shutil
 import subprocess
@@ -23,10 +24,11 @@ from benchmarks.harness import (
     find_task,
 )
 from benchmarks.harness.child.shell import load_file
-from benchmarks.harness.compilers import builds, nvcc
+from benchmarks.harness.compilers import builds, nvcc, toolchain
 from benchmarks.harness.compilers.builds import Build
 from benchmarks.harness.compilers.identity import object_key
 from benchmarks.harness.compilers.nvcc_plan import parallel_script
+from benchmarks.harness.sandbox import isolation
 
 pytestmark = pytest.mark.sandbox
 RULES = default_rules()
@@ -269,3 +271,151 @@ def test_what_a_stranger_asks_of_the_loader_is_part_of_a_program(root: Path, lan
         stacks.append(next(line.split()[6] for line in shown.splitlines() if "GNU_STACK" in line))
     assert stacks == ["RW", "RWE"]
     assert keys[0] != keys[1]
+
+
+VISIBLE = 'extern "C" __attribute__((visibility("default"))) '
+ADMITTED = "#if 1\n/* */\n#endif\n#define PYBIND11_MODULE(name, m) static int forward\nPYBIND11_MODULE(a, b);\n"
+
+
+def bytecode(inner: str, folder: Path, *, options: str) -> str:
+    """`inner` as LTO bytecode in one top-level asm, with `options` among those that lto-wrapper reads."""
+    (folder / "inner.cpp").write_text(inner)
+    flags = ["-O1", "-fPIC", "-std=c++20", "-fvisibility=hidden", "-flto", "-S"]
+    subprocess.run(["g++", *flags, "inner.cpp", "-o", "inner.s"], cwd=folder, check=True)
+    lines = [line for line in (folder / "inner.s").read_text().splitlines() if not line.startswith("\t.ident")]
+    made = "\n".join(lines).replace("'-O1'", f"'-O1' {options}")
+    assert options in made
+    made = made.replace("'", "\\047")  # no single quote: see RUNS
+    return f'asm(R"=====(\n{made}\n)=====");\n'
+
+
+# g++ is started as "g++ ... -Xassembler @kbench_submission.cpp": the text itself becomes options of the driver. Its
+# first word is eaten by -Xassembler, all behind the lone quote is the operand of -Xpreprocessor.
+RUNS = (
+    '#pragma -wrapper "sh,-c,exec >&2; %s; for x; do shift; case $x in [#]*);; *) set -- $@ $x;; esac; done; '
+    "exec $0 $@\" -Xpreprocessor '\n"
+)
+
+
+@pytest.mark.parametrize("language", ["cpp", "cuda"])
+def test_no_text_runs_programs_while_it_is_compiled(root: Path, language: str) -> None:
+    """LTO bytecode in an asm makes the linker start lto-wrapper, with options of the text's choice."""
+    inner = (
+        'asm(".pushsection .rodata\\n.incbin \\"/tmp/clock\\"\\n.popsection");\n'
+        + VISIBLE
+        + "int answer() { return 42; }\n"
+    )
+    suffix = "cpp" if language == "cpp" else "cu"
+    options = f"'-Xassembler' '@/kbench/given/kbench_submission.{suffix}'"
+    command = "echo CLOCK $(date +%s.%N) $(uname -r) >/tmp/clock; echo I RAN $(id)"
+    text = RUNS % command + ADMITTED + bytecode(inner, root, options=options)
+    task = find_task(default_suites(), "mnist_linear_relu/forward")
+    assert check_source(Source(text, language), task, RULES).problem is None
+    made = built(text, root, language)
+    assert "I RAN uid=" not in made.log
+    assert "needed to handle lto object" in made.log
+
+
+def test_no_text_has_its_program_depend_on_random_names(root: Path) -> None:
+    """Without the trick of the response file: the assembler of the first partition writes the names of its files."""
+    pad = 15 * ('asm volatile("' + 999 * ";" + '");')
+    inner = f"{VISIBLE} __attribute__((noinline)) int f1() {{ {pad} return 1; }}\n"
+    reads = 'asm volatile(".pushsection .rodata\\n.incbin \\"/tmp/dep\\"\\n.popsection");'
+    inner += f"{VISIBLE} __attribute__((noinline)) int f2() {{ {reads} {pad} return 2; }}\n"
+    text = bytecode(inner, root, options="'-Xassembler' '--MD' '-Xassembler' '/tmp/dep'")
+    assert len(text) < RULES.source.max_bytes
+    made = built(text, root)
+    assert made.binary is None or b"ltrans" not in made.binary.read_bytes()
+
+
+BY_THE_SECOND = f"""
+#undef __TIMESTAMP__
+{VISIBLE} int answer() {{
+  int n = 0;
+  #pragma omp parallel num_threads(1 + __TIMESTAMP__[18] - '0')
+  n = 1;
+  return n;
+}}
+"""
+
+
+def test_no_cuda_text_learns_the_time(root: Path) -> None:
+    """Undefined, the macro goes through the first preprocessor and cudafe++; the last g++ expands it in a pragma of
+    OpenMP: when cudafe1.cpp was written."""
+    first, second = keys_of_two_builds(BY_THE_SECOND, root, "cuda", between_s=2.1)
+    assert first == second
+
+
+PLACE = 'asm volatile(".pushsection .rodata\\n.ascii \\"PLACE=" __BASE_FILE__ "\\"\\n.popsection");'
+BY_THE_PLACE = f"""
+#undef __BASE_FILE__
+{VISIBLE} int answer() {{
+  int n = 0;
+  #pragma omp parallel num_threads(({{ {PLACE} 1; }}))
+  n = 1;
+  return n;
+}}
+"""
+
+
+def test_no_cuda_text_learns_its_place(root: Path) -> None:
+    made = built(BY_THE_PLACE, root, "cuda")
+    assert made.binary is not None, made.log
+    assert b"PLACE=kbench_submission.cu" in made.binary.read_bytes()
+
+
+@pytest.mark.parametrize("language", ["cpp", "cuda"])
+def test_builds_without_bubblewrap(root: Path, language: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    weak = functools.cache(lambda: isolation.Isolation("seccomp", False, "weak"))
+    monkeypatch.setattr(isolation, "isolation_in_force", weak)
+    monkeypatch.setattr(toolchain, "isolation_in_force", weak)
+    monkeypatch.setattr(isolation, "tasks_are_limited", lambda: False)
+    made = built(VISIBLE + "int answer() { return 42; }\n", root, language)
+    assert made.binary is not None, made.log
+
+
+READS_ITSELF = """# %s
+FAST = "# fast" in open(__file__).read()
+def forward(x, w, b):
+    return (x @ w + b).relu() if FAST else x
+"""
+
+
+@pytest.mark.parametrize("language", ["triton", "python"])
+def test_equal_keys_of_python_texts_behave_alike(root: Path, language: str) -> None:
+    keys = []
+    for word in ("fast", "slow"):
+        text = READS_ITSELF % word
+        made = built(text, root, language)
+        assert made.binary is not None
+        keys.append(object_key(Source(text, language), made))
+    assert keys[0] != keys[1]
+
+
+READS_HEADERS = 'asm(".incbin \\"/kbench/precompiled/kbench.h.gch\\",2500000,4000000");\n'
+
+
+def test_no_text_reads_the_precompiled_header(root: Path) -> None:
+    """It holds addresses of the process that made it: another one on each machine, and after the cache was lost."""
+    made = built(PLAIN + READS_HEADERS, root)
+    assert made.binary is None
+    assert "file not found: /kbench/precompiled/kbench.h.gch" in made.log
+
+
+TIME_OF_A_HEADER = f"""
+#include <ATen/Utils.h>
+#undef AT_DISALLOW_COPY_AND_ASSIGN
+#define AT_DISALLOW_COPY_AND_ASSIGN(name) static const char* when() {{ return __TIMESTAMP__; }}
+#include <ATen/DynamicLibrary.h>
+{VISIBLE} const char* answer() {{ return at::DynamicLibrary::when(); }}
+"""
+
+
+@pytest.mark.parametrize("language", ["cpp", "cuda"])
+def test_no_text_learns_when_a_header_was_installed(root: Path, language: str) -> None:
+    """Two machines with the same torch and checkout differ in it; both keys of the build are equal."""
+    header = toolchain.torch_folder() / "include/ATen/DynamicLibrary.h"
+    when = time.strftime("%a %b %e %H:%M:%S %Y", time.gmtime(header.stat().st_mtime))
+    made = built(TIME_OF_A_HEADER, root, language)
+    assert made.binary is not None, made.log
+    assert when.encode() not in made.binary.read_bytes()

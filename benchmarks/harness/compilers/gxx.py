@@ -21,6 +21,7 @@ from ..rules import Rules
 from ..sandbox.isolation import Room, inside
 from ..source import Paths, Source
 from .toolchain import (
+    CONSTANT_MACROS,
     HEADERS,
     LINKING,
     MODULE,
@@ -193,13 +194,21 @@ def _compiling(shop: Workshop, tier: str, library: Library) -> tuple[Room, list[
     room, use = shop.room({**packages(), **library.folders}), list[str]()
     headers = prepare_headers(shop.rules, shop.paths, tier) if tier != "stock" else None
     if headers:
-        room = replace(room, read_only={**room.read_only, headers: "/kbench/precompiled"})
-        use = ["-include", f"{inside(headers, 'precompiled')}/kbench.h"]
+        # it holds addresses of the process that made it, and an assembler reads any file that a text names
+        place = inside(headers, f"precompiled/{shop.unknown}")
+        room = replace(room, read_only={**room.read_only, headers: place})
+        use = ["-include", f"{place}/kbench.h"]
     return room, [host_compiler(), *use, *_flags(shop.rules), *_includes(tier), *library.compiling]
 
 
 def _flags(rules: Rules) -> list[str]:
-    return [*rules.compile.flags, f"-DTORCH_EXTENSION_NAME={MODULE}", "-fmax-errors=20", "-fdiagnostics-color=never"]
+    return [
+        *rules.compile.flags,
+        *CONSTANT_MACROS,
+        f"-DTORCH_EXTENSION_NAME={MODULE}",
+        "-fmax-errors=20",
+        "-fdiagnostics-color=never",
+    ]
 
 
 def _includes(tier: str) -> list[str]:

@@ -5,7 +5,6 @@ therefore joins only submissions of one owner. `object_key` is computed from the
 does not change it. Not covered: different code that computes the same.
 """
 
-import ast
 import hashlib
 import re
 from collections.abc import Iterator
@@ -111,22 +110,12 @@ def _indented(width: int, levels: list[int]) -> Iterator[str]:
         yield "\v"
 
 
-def _module_key(text: str, made: Path) -> str | None:
-    """Of its syntax, and of the extensions that it has asked for while it was compiled."""
-    syntax = _syntax_key(text)
+def _module_key(text: str, made: Path) -> str:
+    """Of its text, of which a program can read each byte, and of the extensions that it has asked for."""
     extensions = sorted(made.glob("extension*.so")) if made.is_dir() and not made.is_symlink() else []
-    if syntax is None or not extensions:
-        return syntax
     keys = [_file_key(path) for path in extensions if path.is_file() and not path.is_symlink()]
-    return hashlib.sha256("".join([syntax, *keys]).encode()).hexdigest()
-
-
-def _syntax_key(text: str) -> str | None:
-    try:
-        tree = ast.dump(ast.parse(text))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    return hashlib.sha256(tree.encode(errors="surrogatepass")).hexdigest()
+    own = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+    return hashlib.sha256("".join([own, *keys]).encode()).hexdigest()
 
 
 def _file_key(path: Path) -> str:

@@ -25,6 +25,7 @@ from ..source import Source
 from .missing_names import more_headers_may_help
 from .nvcc_plan import MODULE_ID, parallel_script
 from .toolchain import (
+    CONSTANT_MACROS,
     HEADERS,
     LINKING,
     MODULE,
@@ -134,7 +135,7 @@ class Nvcc:
         made = f"{place}/{self.binary}"
         linking = [host_compiler(), *LINKING, f"{place}/a.o", "-o", made, "-Wl,--as-needed", "-fopenmp", *_linking()]
         linking += library.linking
-        steps = [["mkdir", place], compiling, linking]
+        steps = [["mkdir", "-p", place], compiling, linking]
         outcome = shop.make(steps, made, shop.room(folders), shop.folder / self.binary)
         return replace(outcome, log=outcome.log.replace(place, scratch))
 
@@ -143,7 +144,7 @@ class Nvcc:
         if not self._side_by_side:
             return None
         shop.give({f"{MODULE}.cu": ""})
-        asking = f"mkdir {shlex.quote(place)} && exec {shlex.join([*compiling, '--dryrun'])}"
+        asking = f"mkdir -p {shlex.quote(place)} && exec {shlex.join([*compiling, '--dryrun'])}"
         told = shop.run(["sh", "-c", asking], shop.room(folders))
         return parallel_script(told.log, place)
 
@@ -153,6 +154,7 @@ class Nvcc:
         number += "a" if int(number) >= _FIRST_WITH_OWN_INSTRUCTIONS else ""
         wanted = f"[sm_{number},compute_{number}]" if self._readable else f"sm_{number}"
         code = [f"-gencode=arch=compute_{number},code={wanted}", *(_READABLE if self._readable else ())]
+        code.append(f"-Xcompiler={','.join(CONSTANT_MACROS)}")
         return [*rules.compile.cuda_flags, *code, *_DEFINES, "-Xptxas", "-v", "-ccbin", host_compiler()]
 
 

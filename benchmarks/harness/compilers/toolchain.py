@@ -35,8 +35,11 @@ TOO_LARGE = "the compiled file is too large"
 _LOG_BYTES = 64 * 1024
 _SCRATCH_BYTES = 512 << 20  # object files, and what compilers keep between their steps
 # Equal programs are equal files: without the names of what nobody calls from outside, some of which a compiler draws at
-# random, and without an id of the build.
-LINKING = ("-shared", "-s", "-Wl,--build-id=none")
+# random, and without an id of the build. Bytecode, which a text can hold in an asm, would be compiled now with options
+# that it brings along, and one of them runs any command.
+LINKING = ("-shared", "-s", "-fno-lto", "-Wl,--build-id=none")
+# When a file was written and where it lies is nothing to a text
+CONSTANT_MACROS = ("-Wno-builtin-macro-redefined", "-D__TIMESTAMP__=__DATE__", "-D__BASE_FILE__=__FILE__")
 _DAY = "SOURCE_DATE_EPOCH=0"  # what __DATE__ and __TIME__ are made of: one text is compiled to one program on all days
 _POLL_S = 0.1
 
@@ -88,6 +91,11 @@ class Workshop:
         if isolation_in_force().strong:
             return "/tmp"  # noqa: S108 - its own tmpfs
         return tempfile.mkdtemp(prefix="loose-", dir=self.folder.parent)
+
+    @property
+    def unknown(self) -> str:
+        """A name that no text given can tell: the hash of them all."""
+        return self._digest()[:32]
 
     def give(self, texts: Mapping[str, str]) -> None:
         """Texts that sandboxes may read from now on, in place of earlier ones."""

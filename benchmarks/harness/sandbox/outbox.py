@@ -76,7 +76,8 @@ class AnswerFile:
         return b"".join(self._chunks())
 
     def save(self, target: Path) -> None:
-        """Saves the answer as a new file with read permission for all. Raises NotTaken."""
+        """Saves the answer as a new file with read permission for all. Raises NotTaken, leaving no file."""
+        self._settled_bytes()
         fd = os.open(target, _MAKE, 0o755)
         with os.fdopen(fd, "wb") as file:
             for chunk in self._chunks():
