@@ -73,9 +73,7 @@ def team_for(account: Reader, name: str, *, owned: bool = False) -> Team | None:
 def team_create(name: str, *, by: User) -> Team:
     """Raises Refused."""
     with transaction.atomic():
-        User.objects.select_for_update().get(pk=by.pk)
-        if len(teams_of(by, owned=True)) >= OWNED_MAX:
-            raise Refused(f"An account owns at most {OWNED_MAX} teams.")
+        _refuse_full(by)
         try:
             with transaction.atomic():
                 team = Team.objects.create(name=name)
@@ -116,10 +114,19 @@ def answer(membership: TeamMembership, *, accept: bool) -> None:
         raise Refused("This invitation is not open any more.")
 
 
+def _refuse_full(account: User) -> None:
+    """Who may own no more teams; the account is held until the transaction ends."""
+    User.objects.select_for_update().get(pk=account.pk)
+    if len(teams_of(account, owned=True)) >= OWNED_MAX:
+        raise Refused(f"An account owns at most {OWNED_MAX} teams, and {account.get_username()} owns as many.")
+
+
 def role_set(team: Team, account: User, role: TeamRole, *, by: User) -> None:
-    """By an owner. Raises Refused where nobody would own the team."""
+    """By an owner. Raises Refused where nobody would own the team, or somebody too many teams."""
     with transaction.atomic():
         _lock(team, by)
+        if role == TeamRole.OWNER and team not in teams_of(account, owned=True):
+            _refuse_full(account)
         held = team.memberships.filter(account=account, state=MembershipState.MEMBER)
         if role != TeamRole.OWNER:
             _refuse_ownerless(team, account)

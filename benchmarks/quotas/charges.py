@@ -79,9 +79,10 @@ def _pay_from_request(evaluation: Evaluation, used_s: float, what: str) -> None:
         offers = KernelRequest.objects.select_for_update(of=("self",)).exclude(owner=account)
         opened = offers.filter(state=RequestState.OPEN, moderation=Moderation.OK, worth_left_s__gte=used_s)
         request = opened.filter(task=evaluation.task_version.task_id).only("paid").first()
-        if request is None or submission.source_key in request.paid:
+        keys = [key for key in (submission.source_key, evaluation.object_key) if key]
+        if request is None or any(key in request.paid for key in keys):
             return
-        columns = {"worth_left_s": F("worth_left_s") - used_s, "paid": [*request.paid, submission.source_key]}
+        columns = {"worth_left_s": F("worth_left_s") - used_s, "paid": [*request.paid, *keys]}
         KernelRequest.objects.filter(pk=request.pk).update(**columns)
         _write(evaluation, LedgerKind.GRANT, used_s, f"{what}: paid by the request for it")
 

@@ -55,6 +55,13 @@ PUBLIC = MeterKind(
     "That is {limit} public submissions within 24 hours, which is the limit. "
     "Try again in {wait}; private and unlisted submissions do not count.",
 )
+CANCELLED = MeterKind(
+    "cancelled-per-day",
+    "Cancelled submissions in 24 hours",
+    "submissions",
+    "KBENCH_PUBLIC_PER_DAY",
+    "You have cancelled {limit} of your submissions of the last 24 hours, which is the limit. Try again in {wait}.",
+)
 JUDGING = MeterKind(
     "judging-seconds-per-day",
     "Time on devices in 24 hours",
@@ -127,7 +134,7 @@ def take_place(payer: Payer, *, public: bool) -> None:
 
     The row of the payer is locked until that transaction ends, so two at once cannot take the last place.
     """
-    _refuse_full(payer, (IN_FLIGHT, PUBLIC, JUDGING) if public else (IN_FLIGHT, JUDGING))
+    _refuse_full(payer, (IN_FLIGHT, CANCELLED, JUDGING, *([PUBLIC] if public else [])))
 
 
 def take_public_place(submission: Submission) -> None:
@@ -167,7 +174,7 @@ def forget_addresses() -> int:
 def _refuse_full(payer: Payer, kinds: Iterable[MeterKind]) -> None:
     Payer.objects.select_for_update(no_key=True).get(pk=payer.pk)  # ledger lines may be written meanwhile
     Payer.objects.filter(pk=payer.pk).update(seen=timezone.now())
-    for meter in meters(payer):
+    for meter in (*meters(payer), _cancelled_per_day(payer)):
         if meter.is_full and meter.kind in kinds:
             raise OverQuota(meter)
 
@@ -197,6 +204,15 @@ def _public_places(payer: Payer, forgiven: int) -> EvaluationQuerySet:
     counted = counted.filter(reason=EvaluationReason.INITIAL).exclude(state__in=(State.CANCELLED, State.EXPIRED))
     ours = counted.filter(verdict__in=OURS).order_by("submission__created", "pk").values_list("pk", flat=True)
     return counted.exclude(pk__in=list(ours[:forgiven]))
+
+
+def _cancelled_per_day(payer: Payer) -> QuotaUse:
+    """They cost no time on a device, but each keeps a text. Nobody is shown this meter before it is full."""
+    since = timezone.now() - DAY
+    first = (EvaluationReason.INITIAL, EvaluationReason.QUICK)
+    cancelled = _evaluations(payer).filter(submission__created__gte=since, state=State.CANCELLED, reason__in=first)
+    created = sorted(cancelled.values_list("submission__created", flat=True), reverse=True)
+    return _meter(payer, CANCELLED, len(created), lambda limit: created[limit - 1] + DAY)
 
 
 def _judging_per_day(payer: Payer) -> QuotaUse:

@@ -125,10 +125,11 @@ def test_public_submissions_count_for_a_day_and_others_not_at_all(submit, payer,
     submit(payer=payer, owner=ann, text="// d")
 
 
-def test_cancelled_submissions_use_nothing_up(submit, payer, settings):
-    settings.KBENCH_PUBLIC_PER_DAY = 1
+def test_cancelled_submissions_take_no_public_place(submit, payer, settings):
+    settings.KBENCH_PUBLIC_PER_DAY = 2
     moves.evaluation_cancel(submit(payer=payer), "Not wanted.")
     submit(payer=payer, text="// b")
+    submit(payer=payer, text="// c")
 
 
 def test_judging_seconds_run_out_and_come_back(judged, submit, payer, settings):
