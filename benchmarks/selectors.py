@@ -342,8 +342,10 @@ def newest_verified(limit: int = 8) -> list[Standing]:
 
 
 def newest_records(limit: int = 30) -> list[Standing]:
-    """First places of the current boards, the newest first."""
-    first = Standing.objects.ranked().listable().filter(rank=1, ruleset__name=settings.KBENCH_RULESET)
+    """First places of the current boards, the newest first. What is contested holds no record."""
+    first = (
+        Standing.objects.ranked().listable().filter(rank=1, is_contested=False, ruleset__name=settings.KBENCH_RULESET)
+    )
     newest = first.filter(task_version__status=TaskVersionStatus.ACTIVE).order_by("-verified_at")
     rows = Standing.objects.with_context().select_related("task_version__task__suite", "device_kind").defer(*HEAVY)
     return list(rows.filter(pk__in=list(newest.values_list("pk", flat=True)[:limit])).order_by("-verified_at"))

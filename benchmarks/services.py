@@ -258,7 +258,8 @@ def audit_request(evaluation: Evaluation, *, by_staff: bool) -> Evaluation:
     """
     if not is_auditable(evaluation):
         raise Refused("Only an accepted GPU evaluation that has not been audited can be audited.")
-    asked = Evaluation.objects.filter(submission=evaluation.submission, reason__in=AUDITS)
+    reasons = (EvaluationReason.AUDIT,) if by_staff else AUDITS  # an audit of its owner settles nothing
+    asked = Evaluation.objects.filter(submission=evaluation.submission, reason__in=reasons)
     if asked.exclude(state__in=FINISHED).exists():
         raise Refused("An audit of this submission is already queued.")
     payer = evaluation.submission.payer

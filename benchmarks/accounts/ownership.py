@@ -10,16 +10,19 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
+from django.utils import timezone
 
 from benchmarks.boards import reviews, same_code, standings
+from benchmarks.boards.contradictions import is_for_site
+from benchmarks.boards.settled import is_passed_audit
 from benchmarks.judgings.moves import evaluation_cancel
 from benchmarks.services import Refused
 
 from .. import quotas, teams
 from ..events import emit
 from ..extensions import extensions
-from ..harness import Verdict
+from ..harness import Verdict, read_alike
 from ..models import CodeBlob, Evaluation, Submission
 from ..states import FINISHED, Origin, Visibility
 
@@ -30,6 +33,13 @@ PAID = (
 INVALIDATED = (
     "Staff have invalidated this submission, so you cannot delete it. You can make it private. It is deleted if "
     "you delete your account."
+)
+CONFIRMED = (
+    "Staff have looked at this submission, and what they found holds for everybody with the same program, so you "
+    "cannot delete it. You can make it private. It is deleted if you delete your account."
+)
+BEING_JUDGED = (
+    "The site itself is judging this submission. You can delete it when that has ended. You can make it private now."
 )
 DELETED = "The submission was deleted by its owner."
 
@@ -53,7 +63,8 @@ def visibility_change(submission: Submission, wanted: str) -> bool:
             quotas.keep_place(submission)
         standings.boards_held(submission)
         before = Submission.objects.filter(pk=submission.pk, visibility=submission.visibility)
-        if not before.update(visibility=wanted):
+        shown = {"shown_at": timezone.now()} if submission.visibility == Visibility.PRIVATE else {}
+        if not before.update(visibility=wanted, **shown):
             transaction.set_rollback(True)  # no place is taken for what somebody else has changed meanwhile
             return False
         _boards_follow(_judged(submission))
@@ -64,16 +75,16 @@ def visibility_change(submission: Submission, wanted: str) -> bool:
 def submission_delete(submission: Submission) -> None:
     """Source, results and standing go.
 
-    Raises Refused for what an agent run has made, a request has paid for, or staff have invalidated: otherwise an
-    earlier submission of the same program would be ranked again.
+    Raises Refused for what an agent run has made, a request has paid for, or the site is judging, and for what staff
+    have decided about: a program that they have invalidated would be ranked again, or one that they have confirmed not.
     """
     if submission.origin == Origin.AGENT:
         raise Refused("The log of an agent run contains this source. You can make the submission private instead.")
     with transaction.atomic():
         _refuse_paid(submission)
         now = Submission.objects.filter(pk=submission.pk).first()
-        if now is not None and reviews.is_invalidated(now):
-            raise Refused(INVALIDATED)
+        if now is not None:
+            _refuse_decided(now)
         _delete(submission)
 
 
@@ -116,6 +127,16 @@ def _unlist_what_is_under_review(mine: QuerySet[Submission]) -> None:
     Submission.objects.filter(pk__in=held).exclude(visibility=Visibility.PRIVATE).update(visibility=Visibility.UNLISTED)
 
 
+def _refuse_decided(submission: Submission) -> None:
+    judgings = list(submission.evaluations.all().defer("report"))
+    if reviews.is_invalidated(submission):
+        raise Refused(INVALIDATED)
+    if submission.confirmed_at is not None or any(map(is_passed_audit, judgings)):
+        raise Refused(CONFIRMED)
+    if any(is_for_site(item) and item.state not in FINISHED for item in judgings):
+        raise Refused(BEING_JUDGED)
+
+
 def _refuse_paid(submission: Submission) -> None:
     if quotas.paid_answers().filter(pk=submission.pk).exists():
         raise Refused(PAID)
@@ -146,11 +167,23 @@ def _take_away(submission: Submission) -> list[Evaluation]:
     quotas.keep_place(submission)
     judged, source = _judged(submission), submission.blob_id
     reviews.remember(judged)
+    _hand_on_confirmation(submission)
     submission.delete()
     CodeBlob.objects.filter(pk=source, submissions=None).delete()
     for item in judged:
         item.report = None  # they may be many
     return judged
+
+
+def _hand_on_confirmation(submission: Submission) -> None:
+    """What staff have said of a text holds for others with it, also when theirs is gone."""
+    now = Submission.objects.filter(pk=submission.pk).values_list("confirmed_at", flat=True).first()
+    if now is None:
+        return
+    alike = Submission.objects.filter(
+        task_version=submission.task_version_id, blob=submission.blob_id, language__in=read_alike(submission.language)
+    )
+    alike.filter(Q(confirmed_at=None) | Q(confirmed_at__lt=now)).update(confirmed_at=now)
 
 
 def _judged(submission: Submission) -> list[Evaluation]:

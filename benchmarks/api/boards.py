@@ -79,7 +79,7 @@ class LeaderboardOut(Schema):
     pages: int
     entries: list[EntryOut]
     baselines: list[BaselineOut]
-    under_review: int
+    under_review: int = Field(description="entries; `reviews` has the newest 50 of them")
     reviews: list[ReviewOut]
 
 
@@ -157,7 +157,7 @@ def _board(key: BoardKey, wanted: EntryQuery) -> LeaderboardOut:
         pages=rows.paginator.num_pages,
         entries=[_entry(row) for row in rows],
         baselines=[BaselineOut(title=line.title, score=line.score) for line in baselines],
-        under_review=len(reviews),
+        under_review=board_selectors.count_under_review(key, reviews),
         reviews=[
             ReviewOut(by=holder(row.evaluation), reason=row.review_reason, evaluation=row.evaluation.code)
             for row in reviews
@@ -216,7 +216,7 @@ def _score(evaluation: Evaluation, row: Any) -> ScoreOut:
 def _as_csv(board: LeaderboardOut) -> HttpResponse:
     columns = ["rank", "ties", *SCORE_COLUMNS, "by", "method", "language", "judgings", "verified_at", "evaluation",
                "worst_speedup", "roofline_least", "roofline_most", "calls_library", "kernel_us",
-               "of_tolerance", "energy_mj", "energy_lo_mj", "energy_hi_mj", "timing_revision"]  # fmt: skip
+               "of_tolerance", "energy_mj", "energy_lo_mj", "energy_hi_mj", "timing_revision", "contested"]  # fmt: skip
     return table("leaderboard", columns, (_cells(entry) for entry in board.entries))
 
 
@@ -236,7 +236,7 @@ def _cells(entry: EntryOut) -> list[object]:
         *(entry.by, entry.method, entry.language, entry.judgings, entry.verified_at.isoformat(), entry.evaluation),
         *(entry.worst_speedup, least, most, entry.calls_library),
         *(entry.kernel_us, entry.of_tolerance, entry.energy_mj, *(entry.energy_ci95_mj or (None, None))),
-        entry.score.timing_revision,
+        *(entry.score.timing_revision, entry.contested),
     ]
 
 

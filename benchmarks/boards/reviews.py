@@ -13,7 +13,7 @@ from django.db.models import Q
 from ..harness import SpeedupEstimate, Verdict, is_bound, pooled, read_alike
 from ..models import DeletedScore, Evaluation, ModerationAction, Refusal, Submission
 from ..states import TIMINGS, ActionKind, EvaluationReason, Moderation
-from .contradictions import GONE, contradiction, deleted, is_for_site, scored_of, without_refuted
+from .contradictions import GONE, answers_for, contradiction, deleted, is_for_site, scored_of, without_refuted
 from .same_code import having, judgings_of_same_code, names_of, own_names
 from .settled import Settled, gates_of, how_known
 
@@ -36,7 +36,7 @@ def review_reason(evaluation: Evaluation, same_code: list[Evaluation]) -> str:
         if _is_refusal(item):
             return f"Another evaluation of the same source ended as {item.verdict}: {item.reason_text}"
         gates = [gate for gate in gates_of(item) if not settled.answers(gate["code"], item)]
-        if gates:
+        if gates and answers_for(evaluation, item):  # whoever judges a copy often enough gets one score with a gate
             return " ".join(gate["text"] for gate in gates)
     return contradiction(evaluation, same_code, settled) or _remembered(evaluation, same_code, settled)
 
@@ -49,7 +49,8 @@ def _is_refusal(item: Evaluation) -> bool:
 def _invalidated(evaluation: Evaluation, same_code: list[Evaluation], settled: Settled) -> str:
     """What staff have said of another submission of the code, its owner's or one that was there when they decided.
 
-    What somebody else had submitted before stands on, for staff saw it. Only a confirmation afterwards settles this.
+    What somebody else had submitted before stands on, if staff could see it. Only a confirmation afterwards settles
+    this.
     """
     mine = evaluation.submission
     others = {item.submission_id: item.submission for item in same_code if item.submission_id != mine.pk}
@@ -61,9 +62,16 @@ def _invalidated(evaluation: Evaluation, same_code: list[Evaluation], settled: S
     for action in {action.submission_id: action for action in decided.order_by("pk")}.values():
         is_mine = mine.owner_id is not None and gone[action.submission_id].owner_id == mine.owner_id
         is_settled = confirmed is not None and confirmed > action.created
-        if action.kind == ActionKind.INVALIDATE and not is_settled and (is_mine or mine.created > action.created):
+        is_known = not is_mine and _was_seen(mine, action.created)
+        if action.kind == ActionKind.INVALIDATE and not is_settled and not is_known:
             return f"Staff have invalidated another submission of the same source: {action.public_reason}"
     return ""
+
+
+def _was_seen(submission: Submission, moment: datetime) -> bool:
+    """Whether staff could see it when they decided: they see nothing private."""
+    shown = submission.shown_at or submission.created
+    return max(submission.created, shown) <= moment
 
 
 def _remembered(evaluation: Evaluation, same_code: list[Evaluation], settled: Settled) -> str:
@@ -80,7 +88,9 @@ def _remembered(evaluation: Evaluation, same_code: list[Evaluation], settled: Se
         since = settled.last_at(refusal) if refusal.verdict else settled.confirmed_at(refusal)
         if not names_of(refusal) & names:  # what is gone cannot be confirmed itself
             since = settled.confirmed_at(evaluation)
-        if not refusal.verdict and evaluation.submission.created < refusal.finished:
+        if not refusal.verdict and _was_seen(evaluation.submission, refusal.finished):
+            continue
+        if refusal.verdict == Verdict.PASS and refusal.owner_id != owner:  # somebody else's gates
             continue
         if since is None or refusal.finished > since:
             words = {"": "was invalidated by staff", Verdict.PASS: "was under review"}

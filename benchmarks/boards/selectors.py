@@ -61,6 +61,7 @@ from .tradeoffs import mean_energy
 RECORDS_MAX = 100
 ROUNDS_MAX = 30  # of looking for records again without those that were refused
 REVIEWS_MAX = 50
+_NO_OPEN_GATE = Q(gated=False) | Q(submission__confirmed_at__isnull=False)  # others are under review
 KEPT_S = 300
 AUTHOR_MAX_CHARS = 150
 # Keys of a program: the column of a judging, and of what is remembered of a deleted one.
@@ -175,6 +176,11 @@ def board_under_review(key: BoardKey) -> list[Standing]:
     return list(_board(key).filter(under_review=True).with_context().order_by("-verified_at")[:REVIEWS_MAX])
 
 
+def count_under_review(key: BoardKey, newest: list[Standing]) -> int:
+    """How many there are, of which `newest` are the first."""
+    return len(newest) if len(newest) < REVIEWS_MAX else _board(key).filter(under_review=True).count()
+
+
 def board_baselines(key: BoardKey) -> list[BaselineResult]:
     """Of the configurations that count for the score."""
     rows = BaselineResult.objects.filter(task_version=key.version, device_kind=key.device)
@@ -209,7 +215,7 @@ def _records(key: BoardKey) -> list[Evaluation]:
 
 
 def _best_so_far(key: BoardKey, doubted: set[int]) -> list[Evaluation]:
-    sound = Evaluation.objects.scored_on(key).filter(gated=False).exclude(submission__in=doubted)
+    sound = Evaluation.objects.scored_on(key).filter(_NO_OPEN_GATE).exclude(submission__in=doubted)
     if key.device.device_class != CPU:
         sound = sound.annotate(**{f"own_{name}": _owned(column) for name, (column, _) in _KEYS.items()})
         sound = sound.exclude(_is_timed_again(key))

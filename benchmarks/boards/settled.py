@@ -40,7 +40,7 @@ class Settled:
                 moment = item.submission.confirmed_at
                 if moment is not None and ended(item) <= moment:  # what it is compiled to later nobody has seen
                     confirmed[name] = max(confirmed.get(name, moment), moment)
-                if _is_passed_audit(item):
+                if is_passed_audit(item):
                     audits[name].append(item)
         settled = cls(confirmed, audits, {})
         for item in filter(settled.includes, judgings):
@@ -110,6 +110,6 @@ def how_known(judging: Any) -> int:
     return TIMINGS.index(judging.timing_trust if judging.timing_trust in TIMINGS else BOUNDED)
 
 
-def _is_passed_audit(item: Evaluation) -> bool:
+def is_passed_audit(item: Evaluation) -> bool:
     """One that staff asked for; on a GPU only if it was really done."""
     return item.reason == EvaluationReason.AUDIT and item.verdict == Verdict.PASS and item.timing_trust != BOUNDED

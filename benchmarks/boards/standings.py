@@ -22,7 +22,7 @@ from ..models import (
 from ..notifications import telling
 from ..querysets import counted
 from ..states import BOUNDED, MethodKind, Moderation, TaskVersionStatus, Visibility
-from .contradictions import is_contested
+from .contradictions import is_contested, is_for_site
 from .labels import is_ranked
 from .ranking import Entry, rank
 from .reviews import AUDITS, pooled_estimate, pooled_judgings, review_reason
@@ -35,10 +35,10 @@ AUDITED_PLACES = 3  # of a board, whose entries must not rest on a bound alone
 
 
 def wants_audit(evaluation: Evaluation, report: Report) -> bool:
-    """What is asked for, and whatever might enter the first places of a board."""
+    """What is asked for, what the site judges itself, and whatever might enter the first places of a board."""
     if evaluation.is_quick or report.score is None or report.score.timing_trust != BOUNDED:
         return False
-    if evaluation.reason in AUDITS:
+    if evaluation.reason in AUDITS or is_for_site(evaluation):
         return True
     board = Standing.objects.board(
         evaluation.ruleset_id, evaluation.task_version_id, evaluation.device_kind_id

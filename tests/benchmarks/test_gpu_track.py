@@ -176,6 +176,9 @@ def test_a_second_request_is_refused_while_the_first_is_on_its_way(on_gpu):
     first = on_gpu("// audit: fails\n")
     services.audit_request(first, by_staff=False)
     with pytest.raises(Refused, match="already queued"):
+        services.audit_request(first, by_staff=False)
+    services.audit_request(first, by_staff=True)  # which settles more
+    with pytest.raises(Refused, match="already queued"):
         services.audit_request(first, by_staff=True)
 
 

@@ -104,7 +104,7 @@ def test_the_error_of_an_entry_is_a_column_on_the_page_and_in_the_api(visitor: C
     assert found["of_tolerance"] == pytest.approx(0.02)
     assert found["kernel_us"] == pytest.approx(100 / 1.5)
     text = visitor.get("/api/v1/leaderboards", {**task, "format": "csv"}).content.decode()
-    assert text.splitlines()[0].endswith(",of_tolerance,energy_mj,energy_lo_mj,energy_hi_mj,timing_revision")
+    assert text.splitlines()[0].endswith(",of_tolerance,energy_mj,energy_lo_mj,energy_hi_mj,timing_revision,contested")
 
 
 def test_an_error_without_one_tolerance_is_unknown_on_the_board(visitor: Client) -> None:

@@ -37,7 +37,8 @@ class Board:
     rows: Page[Any]
     lines: list[Standing | BaselineLine]
     axis: Axis
-    under_review: list[Standing]
+    under_review: list[Standing]  # the newest
+    count_under_review: int
     energy: bool  # whether any entry shown has one
     unmeasured: list[str]  # titles of baselines that no judging has timed yet
 
@@ -47,11 +48,13 @@ def board_page(key: BoardKey, page: int | str, chosen: EntryFilter = EVERYTHING,
     rows = board_selectors.board_rows(key, page, chosen, sort=sort)
     measured = baseline_lines(board_selectors.board_baselines(key))
     bounds = [value for row in rows for value in (row.score_lo, row.score_hi)]
+    reviews = board_selectors.board_under_review(key)
     return Board(
         rows=rows,
         lines=in_line(list(rows), measured) if sort in BEST_FIRST else [*rows, *measured],
         axis=Axis.over([*bounds, *(line.score for line in measured)]),
-        under_review=board_selectors.board_under_review(key),
+        under_review=reviews,
+        count_under_review=board_selectors.count_under_review(key, reviews),
         energy=any(row.figures.get("energy") for row in rows),
         unmeasured=[title for title in (EAGER, COMPILED) if title not in {line.title for line in measured}],
     )
