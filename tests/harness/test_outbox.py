@@ -205,13 +205,12 @@ def test_an_answer_without_content_or_past_its_limit_is_not_taken() -> None:
 
 def test_an_answer_that_is_not_taken_leaves_no_file(tmp_path: Path) -> None:
     """Else the next attempt of a compilation with other headers would find one in its place."""
-    with AnswerFile(100) as answer:
-        with pytest.raises(NotTaken):
-            answer.save(tmp_path / "saved")
-        os.write(answer.fd, b"x" * 101)
-        with pytest.raises(TooMuch):
-            answer.save(tmp_path / "saved")
-    assert not (tmp_path / "saved").exists()
+    for left, error in ((b"", NotTaken), (b"x" * 101, TooMuch)):
+        with AnswerFile(100) as answer:
+            os.write(answer.fd, left)
+            with pytest.raises(error):
+                answer.save(tmp_path / "saved")
+        assert not (tmp_path / "saved").exists()
 
 
 def test_an_answer_that_somebody_could_still_write_is_not_taken() -> None:
