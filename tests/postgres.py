@@ -4,7 +4,6 @@ Postgres refuses to run as root, so root starts a copy of it as `nobody`. Durabi
 process that started it, however that ends. Does NOT touch any other server.
 """
 
-import atexit
 import os
 import pwd
 import shutil
@@ -18,7 +17,6 @@ from pathlib import Path
 from kbench_site.processes import die_with
 
 USER = "postgres"
-URL_VARIABLE = "KBENCH_TEST_POSTGRES_URL"
 START_S = 30
 OPTIONS = {
     "max_connections": "200",
@@ -82,17 +80,17 @@ class PostgresServer:
     def _here(self) -> tuple[str, ...]:
         return ("-h", str(self.folder), "-p", str(self.port), "-U", USER)
 
-    def dumped(self) -> bytes:
-        """What is in its database `postgres`, as SQL."""
+    def dumped(self, name: str = "postgres") -> bytes:
+        """What is in one of its databases, as SQL."""
         file = self.folder / "dumped.sql"
-        self.run("pg_dump", *self._here(), "-f", str(file), "postgres")
+        self.run("pg_dump", *self._here(), "-f", str(file), name)
         return file.read_bytes()
 
-    def load(self, dump: bytes) -> None:
-        """What another server has dumped, into the database `postgres`, which is empty."""
+    def load(self, dump: bytes, name: str = "postgres") -> None:
+        """What another server has dumped, into a database that is empty."""
         file = self.folder / "loaded.sql"
         file.write_bytes(dump)
-        self.run("psql", *self._here(), "-q", "-v", "ON_ERROR_STOP=1", "-f", str(file), "postgres")
+        self.run("psql", *self._here(), "-q", "-v", "ON_ERROR_STOP=1", "-f", str(file), name)
 
     def program(self, name: str) -> str:
         return str(self._programs / "bin" / name)
@@ -109,15 +107,6 @@ class PostgresServer:
             self._process.send_signal(signal.SIGINT)  # "fast": open connections are cut
             self._process.wait(START_S)
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def shared_server_url() -> str:
-    """Of the server that all processes of one test run share; the first one starts it and stops it at its end."""
-    if URL_VARIABLE not in os.environ:
-        server = PostgresServer().start()
-        atexit.register(server.stop)
-        os.environ[URL_VARIABLE] = server.url()
-    return os.environ[URL_VARIABLE]
 
 
 def _account() -> dict[str, int | list[int]]:

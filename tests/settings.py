@@ -24,7 +24,7 @@ os.environ |= TURNED_ON
 
 ON_POSTGRES = os.environ.get("KBENCH_TEST_DATABASE") == "postgres"
 if ON_POSTGRES:
-    from tests.postgres import shared_server_url
+    from tests.migrated import shared_server_url
 
     os.environ["DATABASE_URL"] = shared_server_url()
 
