@@ -25,13 +25,16 @@ from tests.scheduling import cache_folder
 ROOT = Path(__file__).parents[1]
 URL_VARIABLE = "KBENCH_TEST_POSTGRES_URL"
 TEMPLATE = "migrated"  # of the PostgreSQL of a run
+# Between two tests its tables are empty. What it counts at such a moment would be used to plan the next minutes, and
+# some queries then take fifty times as long.
+NOTHING_COUNTED = {"autovacuum": "off"}
 _LOCK = 1  # only one process at a time looks for the template, and makes it
 
 
 def shared_server_url() -> str:
     """Of the server that all processes of one test run share; the first one starts it and stops it at its end."""
     if URL_VARIABLE not in os.environ:
-        server = PostgresServer().start()
+        server = PostgresServer(**NOTHING_COUNTED).start()
         atexit.register(_end, server)
         if kept("sql").exists():
             with psycopg.connect(server.url(), autocommit=True) as connected:

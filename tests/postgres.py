@@ -31,11 +31,12 @@ OPTIONS = {
 class PostgresServer:
     """`url(name)` is the address of one of its databases; `postgres` exists.
 
-    With `address` it listens there as well, on `port`, and believes whoever reaches it.
+    With `address` it listens there as well, on `port`, and believes whoever reaches it. `options` are settings of its
+    own beside `OPTIONS`.
     """
 
-    def __init__(self, address: str = "", port: int = 5432) -> None:
-        self.address, self.port = address, port
+    def __init__(self, address: str = "", port: int = 5432, **options: str) -> None:
+        self.address, self.port, self._options = address, port, options
         self.folder = Path(tempfile.mkdtemp(prefix="kb-pg-", dir="/tmp"))  # short: a socket's path may not be long
         self._account = _account()
         self._programs = _programs(self.folder, self._account)
@@ -47,7 +48,7 @@ class PostgresServer:
         self.run("initdb", "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync", "-D", data)
         with (self.folder / "data/pg_hba.conf").open("a") as rules:
             rules.write("host all all samenet trust\n")
-        settings = {**OPTIONS, "listen_addresses": self.address, "port": str(self.port)}
+        settings = {**OPTIONS, **self._options, "listen_addresses": self.address, "port": str(self.port)}
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         argv = [self.program("postgres"), "-D", data, "-k", str(self.folder), *options]
         with self._log.open("wb") as log:
