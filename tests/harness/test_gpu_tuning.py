@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch._inductor.runtime import benchmarking
 
 from benchmarks.harness.child.gpu import tuning
 
@@ -50,6 +49,8 @@ def test_of_a_long_kernel_few_calls_are_made() -> None:
 
 def test_torch_chooses_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """As its tuner asks: in milliseconds."""
+    from torch._inductor.runtime import benchmarking  # takes a second or two, which every collection would pay
+
     benchmarker = benchmarking.TritonBenchmarker()
     monkeypatch.setattr(benchmarking, "benchmarker", benchmarker)
     tuning.tune_by_cold_calls(Device(7.0))  # type: ignore[arg-type]
