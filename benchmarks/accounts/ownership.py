@@ -121,8 +121,11 @@ def _unlist_what_is_under_review(mine: QuerySet[Submission]) -> None:
     """Some reviews follow from other submissions of the owner, so they would end when the name is removed."""
     accepted = Evaluation.objects.full().filter(verdict=Verdict.PASS, submission__in=mine)
     accepted = accepted.exclude(submission__visibility=Visibility.PRIVATE).select_related("submission__method")
+    programs = same_code.Programs()
     held = {
-        item.submission_id for item in accepted if reviews.review_reason(item, same_code.judgings_of_same_code(item))
+        item.submission_id
+        for item in accepted
+        if reviews.review_reason(item, same_code.judgings_of_same_code(item, programs.of(item)))
     }
     Submission.objects.filter(pk__in=held).exclude(visibility=Visibility.PRIVATE).update(visibility=Visibility.UNLISTED)
 

@@ -58,6 +58,26 @@ def program_of(evaluation: Evaluation) -> list[Evaluation]:
     return list(rows.defer("report", "error_internal").order_by("finished", "pk"))
 
 
+class Programs:
+    """What `program_of` has read, for judgings of one program that are asked about one after the other."""
+
+    def __init__(self) -> None:
+        self._known = dict[tuple[Any, ...], list[Evaluation]]()
+
+    def of(self, evaluation: Evaluation) -> list[Evaluation]:
+        asked = self._place(evaluation)
+        if asked not in self._known:
+            program = program_of(evaluation)
+            self._known[asked] = program
+            self._known |= {self._place(item): program for item in program}
+        return self._known[asked]
+
+    @staticmethod
+    def _place(item: Evaluation) -> tuple[Any, ...]:
+        """Whatever has a text is of the same program as all others that have it on the board."""
+        return item.task_version_id, item.device_kind_id, item.ruleset_id, item.submission.blob_id
+
+
 def judgings_of_same_code(evaluation: Evaluation, program: list[Evaluation] | None = None) -> list[Evaluation]:
     """Those of its owner that have to do with it, and those of others that have the text or the code of one of these.
 

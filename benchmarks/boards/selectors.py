@@ -55,7 +55,7 @@ from .contradictions import APART, is_contested
 from .labels import is_ranked
 from .orders import BY_RANK, in_order
 from .reviews import pooled_judgings, review_reason
-from .same_code import judgings_of_same_code, own_names_of_many
+from .same_code import Programs, judgings_of_same_code, own_names_of_many
 from .tradeoffs import mean_energy
 
 RECORDS_MAX = 100
@@ -294,16 +294,16 @@ def _in_question(key: BoardKey, records: list[Evaluation]) -> set[int]:
             *deleted.values_list(*figures, "source_sha256", "source_key", "object_key"),
         )
     asked = [record for record in records if doubts.intersection(name for _, name in named[record.pk])]
-    found: set[int] = set()
+    found, programs = set[int](), Programs()
     for record in asked:
         if record.submission_id not in found:
-            found |= _questioned_with(record)
+            found |= _questioned_with(record, programs.of(record))
     return found
 
 
-def _questioned_with(record: Evaluation) -> set[int]:
+def _questioned_with(record: Evaluation, program: list[Evaluation]) -> set[int]:
     """If it is in question, it and its owner's other submissions of the code: or each would have to be asked about."""
-    same_code = judgings_of_same_code(record)
+    same_code = judgings_of_same_code(record, program)
     counting = [*pooled_judgings(record, same_code), record]
     if not review_reason(record, same_code) and not is_contested(record, same_code, counting, APART):
         return set()

@@ -139,7 +139,9 @@ def hold_boards(evaluation: Evaluation) -> None:
     Nothing that was kept of these boards is used once the transaction is committed.
     """
     boards_marked([evaluation.task_version_id])
-    now = Submission.objects.filter(pk=evaluation.submission_id).values("visibility", "moderation", "confirmed_at")
+    now = Submission.objects.filter(pk=evaluation.submission_id).values(
+        "visibility", "moderation", "confirmed_at", "shown_at"
+    )
     for name, value in (now.first() or {}).items():  # none: it has just been deleted
         setattr(evaluation.submission, name, value)
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from benchmarks import services
@@ -287,3 +289,26 @@ def test_the_feed_of_records_names_no_contested_entry(visitor: Any) -> None:
     assert by("cheat").is_contested
     assert board_records(key()) == []
     assert "by cheat" not in visitor.get("/leaderboards/records.rss").content.decode()
+
+
+def test_deleting_an_account_reads_each_judging_a_few_times() -> None:
+    """Of n judgings of one text, each reads all n: the time grows with n², and all its boards are held."""
+    for _ in range(20):
+        enter("many", replayed(2.0), SAME)
+    with CaptureQueriesContext(connection) as queries:
+        ownership.account_delete(User.objects.get(username="many"), keep_submissions=False)
+    with_method = [query["sql"] for query in queries if 'INNER JOIN "benchmarks_method"' in query["sql"]]
+    programs = [sql for sql in with_method if "report" not in sql]
+    assert len(programs) < 20, f"{len(programs)} reads of judgings with their methods"
+
+
+def test_a_page_reads_a_program_once_however_many_records_it_has_made() -> None:
+    """Of one owner and one code, each a little faster; one did not compile, so each is asked about."""
+    enter("one", factories.failing(), "// bad\nint x;")
+    for number in range(12):
+        enter("one", replayed(1.5 + number / 200), f"// {number}\nint x;")
+    standings.boards_marked([factories.version().pk])
+    with CaptureQueriesContext(connection) as queries:
+        records = board_records(key())
+    assert len(records) > 9
+    assert len(queries) < 60, f"{len(queries)} queries for {len(records)} records"
