@@ -419,3 +419,21 @@ def test_no_text_learns_when_a_header_was_installed(root: Path, language: str) -
     made = built(TIME_OF_A_HEADER, root, language)
     assert made.binary is not None, made.log
     assert when.encode() not in made.binary.read_bytes()
+
+
+# g++ -E prints a # that comes from a macro behind a space, and takes it for no directive. EDG, which reads that output
+# in cudafe++ and in cicc, obeys it and looks beside its input, where the other front end writes.
+DIRECTIVE = '#define H #\n#%s __CUDA_ARCH__\nH include "%s"\n#endif\n'
+
+
+@pytest.mark.parametrize(("side", "log"), [("ifdef", "host.log"), ("ifndef", "device.log")])
+def test_no_front_end_of_nvcc_includes_what_lies_beside_its_input(root: Path, side: str, log: str) -> None:
+    made = built(DIRECTIVE % (side, log) + PLAIN, root, "cuda")
+    assert made.binary is None
+    assert f'cannot open source file "{log}"' in made.log
+
+
+def test_assembly_that_looks_like_a_directive_is_compiled(root: Path) -> None:
+    text = 'static const char* kept = R"(\n  # include "x"\n  #pragma y\n)";\n'
+    made = built(text + PLAIN.replace("42", "kept[0]"), root, "cuda")
+    assert made.binary is not None, made.log

@@ -8,6 +8,7 @@ Not covered: CUDA (`nvcc.py`).
 import functools
 import platform
 import re
+import secrets
 import shutil
 import sys
 import tempfile
@@ -194,8 +195,9 @@ def _compiling(shop: Workshop, tier: str, library: Library) -> tuple[Room, list[
     room, use = shop.room({**packages(), **library.folders}), list[str]()
     headers = prepare_headers(shop.rules, shop.paths, tier) if tier != "stock" else None
     if headers:
-        # it holds addresses of the process that made it, and an assembler reads any file that a text names
-        place = inside(headers, f"precompiled/{shop.unknown}")
+        # It holds addresses of the process that made it, and an assembler reads any file that a text names. A name that
+        # is drawn can neither be written in a text nor computed by it, as its hash can.
+        place = inside(headers, f"precompiled/{secrets.token_hex(16)}")
         room = replace(room, read_only={**room.read_only, headers: place})
         use = ["-include", f"{place}/kbench.h"]
     return room, [host_compiler(), *use, *_flags(shop.rules), *_includes(tier), *library.compiling]

@@ -23,7 +23,7 @@ from ..rules import Rules
 from ..sandbox.isolation import inside
 from ..source import Source
 from .missing_names import more_headers_may_help
-from .nvcc_plan import MODULE_ID, parallel_script
+from .nvcc_plan import MODULE_ID, NOT_SIDE_BY_SIDE, parallel_script
 from .toolchain import (
     CONSTANT_MACROS,
     HEADERS,
@@ -112,8 +112,16 @@ class Nvcc:
         return _demangled(with_resources(outcome), shop)
 
     def _attempt(self, shop: Workshop, tier: str, texts: Mapping[str, str], library: Library) -> Compilation:
+        made = self._made(shop, tier, texts, library, side_by_side=self._side_by_side)
+        if made.exit_code == NOT_SIDE_BY_SIDE:
+            made = self._made(shop, tier, texts, library, side_by_side=False)
+        return made
+
+    def _made(
+        self, shop: Workshop, tier: str, texts: Mapping[str, str], library: Library, *, side_by_side: bool
+    ) -> Compilation:
         folders, scratch = {**packages(), **_cuda_packages(), **library.folders}, shop.scratch
-        # The front ends run side by side. No text holds its own hash, so none can name the files of the other one.
+        # one front end must not be able to name the files of the other one, which runs beside it
         place = f"{scratch}/{digest(*texts.values())[:32]}"
         compiling = [
             "env",
@@ -127,7 +135,7 @@ class Nvcc:
             "-o",
             f"{place}/a.o",
         ]
-        script = self._script(compiling, folders, shop, place)
+        script = self._script(compiling, folders, shop, place) if side_by_side else None
         if script is not None:
             texts = {**texts, MODULE_ID: f"_{MODULE}"}
             compiling = ["sh", "-c", script]
@@ -141,8 +149,6 @@ class Nvcc:
 
     def _script(self, compiling: list[str], folders: dict[Path, str], shop: Workshop, place: str) -> str | None:
         """nvcc's steps for an empty file, so that no source can influence them."""
-        if not self._side_by_side:
-            return None
         shop.give({f"{MODULE}.cu": ""})
         asking = f"mkdir -p {shlex.quote(place)} && exec {shlex.join([*compiling, '--dryrun'])}"
         told = shop.run(["sh", "-c", asking], shop.room(folders))

@@ -28,10 +28,16 @@ def parallel_script(dryrun: str, place: str) -> str | None:
         return None
     settings = [found for line in lines if (found := _SETTING.match(line)) and found[1] in _WANTED]
     exports = "\n".join(f"export {found[1]}={shlex.quote(found[2])}" for found in settings)
-    host, device, last = (" &&\n".join(part) for part in parts)
+    host, device, last = (" &&\n".join(map(_looked_at, part)) for part in parts)
     return _SCRIPT.format(exports=exports, place=shlex.quote(place), host=host, device=device, last=last)
 
 
+NOT_SIDE_BY_SIDE = 97  # the exit code if a text may let one front end read what the other one is writing
+# A macro that expands to # makes a directive of a line that the preprocessor has left, and EDG obeys it. The # stands
+# behind a space. Assembly in a string may look like that, too.
+_DIRECTIVE = r"^[[:space:]]+(#|%:|[?][?]=)"
+_HARMLESS = rf"{_DIRECTIVE}[[:space:]]*(pragma|ident|[0-9])"
+_PREPROCESSED = re.compile(r'-o "([^"]+\.ii)"')
 _SCRIPT = """\
 {exports}
 export TMPDIR={place}
@@ -45,9 +51,19 @@ host=$!
 device=$?
 wait $host || {{ code=$?; cat {place}/host.log; exit $code; }}
 cat {place}/host.log {place}/device.log
+rm {place}/host.log {place}/device.log
 [ $device = 0 ] || exit $device
 {last}
 """
+
+
+def _looked_at(step: str) -> str:
+    """What a front end is given by its preprocessor is looked at before."""
+    made = _PREPROCESSED.search(step)
+    if made is None or " -E " not in step:
+        return step
+    looking = f"grep -E {shlex.quote(_DIRECTIVE)} {shlex.quote(made[1])} | grep -qvE {shlex.quote(_HARMLESS)}"
+    return f"{step} &&\n{{ if {looking}; then exit {NOT_SIDE_BY_SIDE}; fi; }}"
 
 
 def _parts(steps: list[str]) -> tuple[list[str], list[str], list[str]] | None:

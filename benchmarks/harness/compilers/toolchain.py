@@ -92,11 +92,6 @@ class Workshop:
             return "/tmp"  # noqa: S108 - its own tmpfs
         return tempfile.mkdtemp(prefix="loose-", dir=self.folder.parent)
 
-    @property
-    def unknown(self) -> str:
-        """A name that no text given can tell: the hash of them all."""
-        return self._digest()[:32]
-
     def give(self, texts: Mapping[str, str]) -> None:
         """Texts that sandboxes may read from now on, in place of earlier ones."""
         shutil.rmtree(self._given, ignore_errors=True)
