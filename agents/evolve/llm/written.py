@@ -25,7 +25,7 @@ _GENE = re.compile(r"^([A-Z][A-Z0-9_]{0,39})\s*:\s*(.+)$")
 _NUMBER = re.compile(r"^-?\d{1,9}$")
 _WORD = re.compile(r"^[a-z][a-z0-9_]{0,39}$")
 _BLOCK = re.compile(
-    rf"^{re.escape(BEGIN)}\n(?:(?!{re.escape(BEGIN)}|{re.escape(END)})[^\n]*+\n)*+{re.escape(END)}\n", re.MULTILINE
+    rf"^{re.escape(BEGIN)}\n(?:(?!{re.escape(BEGIN)}|{re.escape(END)})[^\n]*+\n)*{re.escape(END)}\n", re.MULTILINE
 )
 
 
