@@ -42,7 +42,8 @@ SHOWN = sorted((item for item in TASK.configs_for("cuda") if not item.hidden), k
 SMALL = replace(TASK, configs={"cuda": (SHOWN[0],)})
 TEXT = (TASK.folder / "kernels" / "forward_cpu.cpp").read_text()
 RIGHT = Source(TEXT, "cpp")
-WRONG = Source(Path("benchmarks/harness/selfcheck/kernels/wrong.cpp").read_text(), "cpp")
+_NO_RELU = Path("benchmarks/harness/selfcheck/kernels/wrong.cpp").read_text()  # right where nothing is below zero
+WRONG = Source(_NO_RELU.replace("(x, weights, biases);", "(x, weights, biases) * -2 - 1;"), "cpp")
 CRASHES = Source(TEXT.replace("    x = x.contiguous();", "    __builtin_trap();", 1), "cpp")
 
 
