@@ -35,7 +35,7 @@ INVALIDATED = (
     "you delete your account."
 )
 CONFIRMED = (
-    "Staff have looked at this submission, and what they found holds for everybody with the same program, so you "
+    "Staff have looked at this program, and what they found holds for everybody with the same program, so you "
     "cannot delete it. You can make it private. It is deleted if you delete your account."
 )
 BEING_JUDGED = (

@@ -58,7 +58,7 @@ rm {place}/host.log {place}/device.log
 
 
 def _looked_at(step: str) -> str:
-    """What a front end is given by its preprocessor is looked at before."""
+    """The step, and behind a preprocessor an end where a front end would obey a directive that is left."""
     made = _PREPROCESSED.search(step)
     if made is None or " -E " not in step:
         return step

@@ -38,7 +38,7 @@ _SHARED_FILES = ("/etc/ld.so.cache", "/etc/alternatives")
 _PROCESSORS = "/sys/devices/system/cpu"
 # An Arm compiler's -march=native reads it, and it always says the same; on x86-64 it has the clock rate of the moment
 _NATIVE = ("/proc/cpuinfo",) if platform.machine() == "aarch64" else ()
-_NOTHING = Path("/dev/null")
+_NULL = Path("/dev/null")
 _DEVICES = tuple(Path("/dev") / name for name in ("zero", "random", "urandom"))
 _DEVICE_LINKS = {
     "fd": "/proc/self/fd",
@@ -331,7 +331,7 @@ def _bubblewrap(room: Room) -> list[str]:
     command += ["--cap-drop", "ALL", "--hostname", "kbench", "--uid", "65534", "--gid", "65534"]
     command += ["--tmpfs", "/dev", "--size", str(room.scratch_bytes), "--tmpfs", "/tmp"]  # noqa: S108
     # not --dev, which adds terminals: the system's kernel keeps what is written to them and works on it by itself
-    for node in (_NOTHING, *room.devices):
+    for node in (_NULL, *room.devices):
         command += ["--dev-bind", str(node), str(node)]
     command += _system(room) if room.system else _read_only(_NATIVE)
     command += ["--ro-bind", "/usr", "/usr", *_root_links()]
