@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from benchmarks.boards import reviews, same_code, standings
 from benchmarks.boards.contradictions import is_for_site
-from benchmarks.boards.settled import is_passed_audit
+from benchmarks.boards.settled import Programs, is_passed_audit
 from benchmarks.judgings.moves import evaluation_cancel
 from benchmarks.services import Refused
 
@@ -121,12 +121,8 @@ def _unlist_what_is_under_review(mine: QuerySet[Submission]) -> None:
     """Some reviews follow from other submissions of the owner, so they would end when the name is removed."""
     accepted = Evaluation.objects.full().filter(verdict=Verdict.PASS, submission__in=mine)
     accepted = accepted.exclude(submission__visibility=Visibility.PRIVATE).select_related("submission__method")
-    programs = same_code.Programs()
-    held = {
-        item.submission_id
-        for item in accepted
-        if reviews.review_reason(item, same_code.judgings_of_same_code(item, programs.of(item)))
-    }
+    programs = Programs()
+    held = {item.submission_id for item in accepted if reviews.review_reason(item, programs.same_code(item))}
     Submission.objects.filter(pk__in=held).exclude(visibility=Visibility.PRIVATE).update(visibility=Visibility.UNLISTED)
 
 

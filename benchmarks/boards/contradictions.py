@@ -17,7 +17,7 @@ from ..harness import BOUND_TRUSTS, read_alike
 from ..models import DeletedScore, Evaluation
 from ..states import AUDITED, BOUNDED, REPLAYED, TIMINGS, EvaluationReason, Priority
 from .same_code import having, own_names, owner_of
-from .settled import Settled, how_known, most, surely
+from .settled import SameCode, how_known, most, surely
 
 APART = 1.25  # by which they differ for no honest reason: bounded calls of several short kernels also take longer
 _APART_ELSEWHERE = 2.0  # replayed ones on another machine, with other versions, or by another revision of the timing
@@ -26,7 +26,7 @@ _LOWER = ((REPLAYED, BOUND_TRUSTS), (BOUNDED, (AUDITED,)))  # which trusts no sc
 _IsSettled = Callable[[Any], bool]
 
 
-def contradiction(evaluation: Evaluation, same_code: list[Evaluation], settled: Settled) -> str:
+def contradiction(evaluation: Evaluation, same_code: SameCode) -> str:
     """Two judgings of the code are so far apart that one of them is wrong; empty if there are none.
 
     A bound is too high rather than too low, so its gap explains no score below what was replayed, nor an audited one
@@ -34,13 +34,13 @@ def contradiction(evaluation: Evaluation, same_code: list[Evaluation], settled: 
     a confirmation after both has settled it, and then replayed scores between those that it has seen; of what was
     deleted long ago it is not known when it ended.
     """
-    if all(item.timing_trust not in TIMINGS for item in same_code):
+    if all(item.timing_trust not in TIMINGS for item in same_code.judgings):
         return ""
-    own = [row for row in scored_of(evaluation, same_code) if answers_for(evaluation, row)]
+    own = [row for row in scored_of(evaluation, same_code.judgings) if answers_for(evaluation, row)]
     found = next(
         chain(
-            _of_other_trust(own, settled.by_staff),
-            _far_apart(_of(own, REPLAYED), settled.by_staff),
+            _of_other_trust(own, same_code.by_staff),
+            _far_apart(_of(own, REPLAYED), same_code.by_staff),
         ),
         None,
     )
@@ -50,31 +50,29 @@ def contradiction(evaluation: Evaluation, same_code: list[Evaluation], settled: 
     return "Judgings of this source contradict each other: {} times, {} ones.".format(*told)
 
 
-def is_contested(
-    evaluation: Evaluation, same_code: list[Evaluation], counting: list[Any], apart: float = math.inf
-) -> bool:
+def is_contested(same_code: SameCode, counting: list[Any], apart: float = math.inf) -> bool:
     """Whether judgings that are pooled are so far apart that the site should judge the code itself.
 
     It has done so once it has judged it after all of them, to no score that is lower by the factor `apart`.
     """
-    settled, of_site = Settled.about(same_code), [row for row in counting if _is_asked_by_site(row)]
+    of_site = [row for row in counting if _is_asked_by_site(row)]
 
     def is_answered(row: Any) -> bool:
         later = _known_since(of_site, row)
-        return settled.by_staff(row) or any(not _contradicts(row, site, apart) for site in later)
+        return same_code.by_staff(row) or any(not _contradicts(row, site, apart) for site in later)
 
     pairs = chain(_far_apart(_of(counting, REPLAYED), is_answered), _of_other_trust(counting, is_answered))
     return any(not is_answered(low) or any(_contradicts(high, site, apart) for site in of_site) for high, low in pairs)
 
 
-def without_refuted(evaluation: Evaluation, scored: list[Any], same_code: list[Evaluation]) -> list[Any]:
+def without_refuted(evaluation: Evaluation, scored: list[Any], same_code: SameCode) -> list[Any]:
     """Without what others have had judged if the row's own judgings speak against it, unless staff confirmed both.
 
     Their high scores are left out if one of its owner or of the site is too low for them. Low ones are if the site has
     scored far more later, under whatever conditions, and they are all of one owner: neither is it luck of several, nor
     does one judging of the site outweigh what several agree on.
     """
-    settled, refuted = Settled.about(same_code), set[int]()
+    refuted = set[int]()
     own = {id(row) for row in scored if answers_for(evaluation, row)}
     of_site = [row for row in scored if _is_asked_by_site(row)]
     alike = _under_like_conditions(_of(scored, REPLAYED))
@@ -82,7 +80,9 @@ def without_refuted(evaluation: Evaluation, scored: list[Any], same_code: list[E
     for high, low, apart in (*((rows, rows, apart) for rows, apart in alike), *of_other_trust):
         own_high, own_low = [[row for row in rows if id(row) in own] for rows in (high, low)]
         for row in (row for row in high if id(row) not in own):
-            against = own_low if not settled.by_staff(row) else [item for item in own_low if not settled.by_staff(item)]
+            against = own_low
+            if same_code.by_staff(row):
+                against = [item for item in own_low if not same_code.by_staff(item)]
             if any(_pairs([row], against, apart)):
                 refuted.add(id(row))
         doubted = [
@@ -93,7 +93,7 @@ def without_refuted(evaluation: Evaluation, scored: list[Any], same_code: list[E
             and any(_pairs(_known_since(of_site, row), [row], APART))
         ]
         if len({_whose(row) for row in doubted}) == 1:
-            refuted |= {id(row) for row in doubted if not settled.by_staff(row)}
+            refuted |= {id(row) for row in doubted if not same_code.by_staff(row)}
     return [row for row in scored if id(row) not in refuted]
 
 

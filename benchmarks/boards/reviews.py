@@ -14,31 +14,28 @@ from ..harness import SpeedupEstimate, Verdict, is_bound, pooled, read_alike
 from ..models import DeletedScore, Evaluation, ModerationAction, Refusal, Submission
 from ..states import TIMINGS, ActionKind, EvaluationReason, Moderation
 from .contradictions import GONE, answers_for, contradiction, deleted, is_for_site, scored_of, without_refuted
-from .same_code import having, judgings_of_same_code, names_of, own_names
-from .settled import Settled, gates_of, how_known
+from .same_code import having, names_of, own_names
+from .settled import Program, SameCode, gates_of, how_known
 
 AUDITS = (EvaluationReason.AUDIT, EvaluationReason.SITE_AUDIT, EvaluationReason.VERIFICATION)
 # of a deleted judging
 _KEPT_SCORES = ("score", "score_lo", "score_hi", "timing_trust", "finished", "timing_revision", "conditions")
 
 
-def review_reason(evaluation: Evaluation, same_code: list[Evaluation]) -> str:
+def review_reason(evaluation: Evaluation, same_code: SameCode) -> str:
     """Why the code may not rank. Once a review is settled, what it was about is no question again.
 
     What the owner's own judgings with the same tokens have put in question counts, what they have settled does not.
     """
-    settled = Settled.about(same_code)
-    if invalidated := _invalidated(evaluation, same_code, settled):
+    if invalidated := _invalidated(evaluation, same_code):
         return invalidated
-    for item in same_code:
-        if settled.includes(item):
-            continue
+    for item in same_code.unsettled:
         if _is_refusal(item):
             return f"Another evaluation of the same source ended as {item.verdict}: {item.reason_text}"
-        gates = [gate for gate in gates_of(item) if not settled.answers(gate["code"], item)]
+        gates = [gate for gate in gates_of(item) if not same_code.answers(gate["code"], item)]
         if gates and answers_for(evaluation, item):  # whoever judges a copy often enough gets one score with a gate
             return " ".join(gate["text"] for gate in gates)
-    return contradiction(evaluation, same_code, settled) or _remembered(evaluation, same_code, settled)
+    return contradiction(evaluation, same_code) or _remembered(evaluation, same_code)
 
 
 def _is_refusal(item: Evaluation) -> bool:
@@ -46,18 +43,18 @@ def _is_refusal(item: Evaluation) -> bool:
     return is_for_site(item) if item.verdict == Verdict.COMPILE_ERROR else item.verdict != Verdict.PASS
 
 
-def _invalidated(evaluation: Evaluation, same_code: list[Evaluation], settled: Settled) -> str:
+def _invalidated(evaluation: Evaluation, same_code: SameCode) -> str:
     """What staff have said of another submission of the code, its owner's or one that was there when they decided.
 
     What somebody else had submitted before stands on, if staff could see it. Only a confirmation afterwards settles
     this.
     """
     mine = evaluation.submission
-    others = {item.submission_id: item.submission for item in same_code if item.submission_id != mine.pk}
-    gone = {pk: other for pk, other in others.items() if other.moderation != Moderation.OK}
+    others = {item.submission_id: item.submission for item in same_code.judgings}
+    gone = {pk: other for pk, other in others.items() if pk != mine.pk and other.moderation != Moderation.OK}
     if not gone:
         return ""
-    confirmed = settled.confirmed_at(evaluation)
+    confirmed = same_code.confirmed_at(evaluation)
     decided = ModerationAction.objects.filter(submission__in=gone, kind__in=(ActionKind.INVALIDATE, ActionKind.RESTORE))
     for action in {action.submission_id: action for action in decided.order_by("pk")}.values():
         is_mine = mine.owner_id is not None and gone[action.submission_id].owner_id == mine.owner_id
@@ -74,20 +71,20 @@ def _was_seen(submission: Submission, moment: datetime) -> bool:
     return max(submission.created, shown) <= moment
 
 
-def _remembered(evaluation: Evaluation, same_code: list[Evaluation], settled: Settled) -> str:
+def _remembered(evaluation: Evaluation, same_code: SameCode) -> str:
     """The refusal of a deleted submission that nothing has settled since.
 
     That of staff is about what was submitted later, and only a later confirmation settles it.
     """
-    owner, names = evaluation.submission.owner_id, own_names(evaluation, same_code)
+    owner, names = evaluation.submission.owner_id, own_names(evaluation, same_code.judgings)
     like = Q(language__in=read_alike(evaluation.submission.language)) & having(names, GONE)
     if owner is not None:
-        tokens = own_names(evaluation, same_code, tokens=True)
+        tokens = own_names(evaluation, same_code.judgings, tokens=True)
         like |= Q(owner=owner) & having(tokens, {"tokens": "source_key"})
     for refusal in deleted(Refusal, evaluation, like):
-        since = settled.last_at(refusal) if refusal.verdict else settled.confirmed_at(refusal)
+        since = same_code.last_at(refusal) if refusal.verdict else same_code.confirmed_at(refusal)
         if not names_of(refusal) & names:  # what is gone cannot be confirmed itself
-            since = settled.confirmed_at(evaluation)
+            since = same_code.confirmed_at(evaluation)
         if not refusal.verdict and _was_seen(evaluation.submission, refusal.finished):
             continue
         if refusal.verdict == Verdict.PASS and refusal.owner_id != owner:  # somebody else's gates
@@ -108,18 +105,18 @@ def _is_doubtful(item: Evaluation) -> bool:
         return _is_refusal(item) and not Verdict(item.verdict).ours
     if not item.gated:
         return False
-    settled = Settled.about(judgings_of_same_code(item))
-    return not settled.includes(item) and any(not settled.answers(gate["code"], item) for gate in gates_of(item))
+    same_code = Program(item).same_code(item)
+    return not same_code.is_settled(item) and any(not same_code.answers(gate["code"], item) for gate in gates_of(item))
 
 
-def pooled_judgings(evaluation: Evaluation, same_code: list[Evaluation]) -> list[Any]:
+def pooled_judgings(evaluation: Evaluation, same_code: SameCode) -> list[Any]:
     """Whose scores are pooled. Deleted judgings are as well, or the unlucky ones would be deleted.
 
     Where the judge's timing has changed, the latest revision of those whose times are known best counts, and later
     ones: whoever had them judged, and whether or not they can be seen. So a code that was replayed gains no more by
     avoiding that than the revision has changed. Nobody else's far-off judging counts for long (`without_refuted`).
     """
-    scored = without_refuted(evaluation, scored_of(evaluation, same_code), same_code)
+    scored = without_refuted(evaluation, scored_of(evaluation, same_code.judgings), same_code)
     best = min(map(how_known, scored))
     latest = max(row.timing_revision for row in scored if how_known(row) == best)
     return [row for row in scored if row.timing_revision >= latest]

@@ -58,34 +58,13 @@ def program_of(evaluation: Evaluation) -> list[Evaluation]:
     return list(rows.defer("report", "error_internal").order_by("finished", "pk"))
 
 
-class Programs:
-    """What `program_of` has read, for judgings of one program that are asked about one after the other."""
-
-    def __init__(self) -> None:
-        self._known = dict[tuple[Any, ...], list[Evaluation]]()
-
-    def of(self, evaluation: Evaluation) -> list[Evaluation]:
-        asked = self._place(evaluation)
-        if asked not in self._known:
-            program = program_of(evaluation)
-            self._known[asked] = program
-            self._known |= {self._place(item): program for item in program}
-        return self._known[asked]
-
-    @staticmethod
-    def _place(item: Evaluation) -> tuple[Any, ...]:
-        """Whatever has a text is of the same program as all others that have it on the board."""
-        return item.task_version_id, item.device_kind_id, item.ruleset_id, item.submission.blob_id
-
-
-def judgings_of_same_code(evaluation: Evaluation, program: list[Evaluation] | None = None) -> list[Evaluation]:
+def judgings_of_same_code(evaluation: Evaluation, program: list[Evaluation]) -> list[Evaluation]:
     """Those of its owner that have to do with it, and those of others that have the text or the code of one of these.
 
     Tokens are read from a text that its author chose: a stranger's must not touch an entry. Nor must what a stranger
     has submitted as another language, where the same text may be another program. `program` is `program_of` the
-    evaluation, where that is known.
+    evaluation.
     """
-    program = program_of(evaluation) if program is None else program
     owner, alike = owner_of(evaluation), read_alike(evaluation.submission.language)
     names = own_names(evaluation, program, tokens=True)
 
@@ -108,7 +87,8 @@ def names_of(row: Any, *, tokens: bool = False) -> set[Name]:
 
 def own_names(evaluation: Evaluation, known: Iterable[Evaluation], *, tokens: bool = False) -> set[Name]:
     """Texts, compiled codes and tokens of its owner's judgings that have to do with it. By tokens only if asked."""
-    own = [names_of(item, tokens=tokens) for item in known if owner_of(item) == owner_of(evaluation)]
+    owner = owner_of(evaluation)
+    own = [names_of(item, tokens=tokens) for item in known if owner_of(item) == owner]
     return _connected(names_of(evaluation, tokens=tokens), own)
 
 

@@ -55,7 +55,8 @@ from .contradictions import APART, is_contested
 from .labels import is_ranked
 from .orders import BY_RANK, in_order
 from .reviews import pooled_judgings, review_reason
-from .same_code import Programs, judgings_of_same_code, own_names_of_many
+from .same_code import own_names_of_many
+from .settled import Programs, SameCode
 from .tradeoffs import mean_energy
 
 RECORDS_MAX = 100
@@ -297,18 +298,18 @@ def _in_question(key: BoardKey, records: list[Evaluation]) -> set[int]:
     found, programs = set[int](), Programs()
     for record in asked:
         if record.submission_id not in found:
-            found |= _questioned_with(record, programs.of(record))
+            found |= _questioned_with(record, programs.same_code(record))
     return found
 
 
-def _questioned_with(record: Evaluation, program: list[Evaluation]) -> set[int]:
+def _questioned_with(record: Evaluation, same_code: SameCode) -> set[int]:
     """If it is in question, it and its owner's other submissions of the code: or each would have to be asked about."""
-    same_code = judgings_of_same_code(record, program)
     counting = [*pooled_judgings(record, same_code), record]
-    if not review_reason(record, same_code) and not is_contested(record, same_code, counting, APART):
+    if not review_reason(record, same_code) and not is_contested(same_code, counting, APART):
         return set()
     owner = record.submission.owner_id
-    own = {item.submission_id for item in same_code if owner is not None and item.submission.owner_id == owner}
+    judgings = same_code.judgings if owner is not None else []
+    own = {item.submission_id for item in judgings if item.submission.owner_id == owner}
     return own | {record.submission_id}
 
 

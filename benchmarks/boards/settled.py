@@ -1,4 +1,4 @@
-"""What staff and passed audits have settled about a code, so that it is no question again.
+"""Judgings of one code, and what staff and passed audits have settled about it, so that it is no question again.
 
 Settled is what they have seen: judgings of the text or of the compiled code that a decision or an audit was about.
 Does NOT say what the questions are (`reviews.py`, `contradictions.py`).
@@ -7,48 +7,43 @@ Does NOT say what the questions are (`reviews.py`, `contradictions.py`).
 import math
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
 from ..harness import Verdict, read_alike
 from ..models import Evaluation
 from ..states import BOUNDED, TIMINGS, EvaluationReason
-from .same_code import Name, names_of
+from .same_code import Name, judgings_of_same_code, names_of, program_of
 
 _CHANCE = 1.1  # by which judgings of one code differ between machines and days at most
 
 
-@dataclass(frozen=True)
-class Settled:
-    """When staff confirmed each text and each compiled code, and the audits that each has passed.
+class SameCode:
+    """Judgings of one code, when staff confirmed each text and each compiled code, and the audits that each has passed.
 
     An audit says nothing of a judging that it contradicts: else a code could be fast until it is audited, and the audit
-    of a slow judging would clear the fast one. `reached` is the highest score for which, by name and gate.
+    of a slow judging would clear the fast one. Reached is the highest score for which that holds, by name and gate.
     """
 
-    confirmed: dict[Name, datetime]
-    audits: dict[Name, list[Evaluation]]
-    reached: dict[tuple[Name, str], float]
-
-    @classmethod
-    def about(cls, judgings: Iterable[Evaluation]) -> "Settled":
-        judgings = list(judgings)
-        confirmed, audits = dict[Name, datetime](), defaultdict[Name, list[Evaluation]](list)
-        for item in judgings:
+    def __init__(self, judgings: Iterable[Evaluation]) -> None:
+        self.judgings = list(judgings)
+        self.keys = frozenset(item.pk for item in self.judgings)
+        self._confirmed, self._audits = dict[Name, datetime](), defaultdict[Name, list[Evaluation]](list)
+        self._reached = dict[tuple[Name, str], float]()
+        self._confirmed_at = dict[tuple[type, int], datetime | None]()
+        for item in self.judgings:
             for name in _seen(item):
                 moment = item.submission.confirmed_at
                 if moment is not None and ended(item) <= moment:  # what it is compiled to later nobody has seen
-                    confirmed[name] = max(confirmed.get(name, moment), moment)
+                    self._confirmed[name] = max(self._confirmed.get(name, moment), moment)
                 if is_passed_audit(item):
-                    audits[name].append(item)
-        settled = cls(confirmed, audits, {})
-        for item in filter(settled.includes, judgings):
+                    self._audits[name].append(item)
+        self.unsettled = [item for item in self.judgings if not self.is_settled(item)]
+        for item in filter(self.is_settled, self.judgings):
             for place in ((name, gate["code"]) for gate in gates_of(item) for name in _seen(item)):
-                settled.reached[place] = max(settled.reached.get(place, 0.0), most(item))
-        return settled
+                self._reached[place] = max(self._reached.get(place, 0.0), most(item))
 
-    def includes(self, item: Evaluation) -> bool:
+    def is_settled(self, item: Evaluation) -> bool:
         """Whether nothing that is said of this judging is a question any more."""
         if self.by_staff(item):
             return True
@@ -62,11 +57,15 @@ class Settled:
 
     def answers(self, gate: str, item: Evaluation) -> bool:
         """Whether a gate was settled for a score as high as this one's."""
-        reached = max((self.reached.get((name, gate), 0.0) for name in _seen(item)), default=0.0)
+        reached = max((self._reached.get((name, gate), 0.0) for name in _seen(item)), default=0.0)
         return reached * _CHANCE >= surely(item)
 
     def confirmed_at(self, row: Any) -> datetime | None:
-        return max((self.confirmed[name] for name in _seen(row) & self.confirmed.keys()), default=None)
+        asked = type(row), row.pk
+        if asked not in self._confirmed_at:
+            moments = (self._confirmed[name] for name in _seen(row) & self._confirmed.keys())
+            self._confirmed_at[asked] = max(moments, default=None)
+        return self._confirmed_at[asked]
 
     def last_at(self, row: Any) -> datetime | None:
         """When an audit that passed or a decision of staff last settled what had been in question about it."""
@@ -74,7 +73,47 @@ class Settled:
         return max([*moments, *filter(None, [self.confirmed_at(row)])], default=None)
 
     def _audits_of(self, row: Any) -> list[Evaluation]:
-        return [audit for name in _seen(row) & self.audits.keys() for audit in self.audits[name]]
+        return [audit for name in _seen(row) & self._audits.keys() for audit in self._audits[name]]
+
+
+class Program:
+    """All judgings that may be of one code, as they were read once, and what is settled about each code among them.
+
+    Many holders of one text mostly see the same judgings: what is settled is worked out once for all of these.
+    """
+
+    def __init__(self, evaluation: Evaluation) -> None:
+        self.judgings = program_of(evaluation)
+        self._codes = dict[tuple[int, ...], SameCode]()
+
+    def same_code(self, evaluation: Evaluation) -> SameCode:
+        judgings = judgings_of_same_code(evaluation, self.judgings)
+        asked = tuple(item.pk for item in judgings)
+        if asked not in self._codes:
+            self._codes[asked] = SameCode(judgings)
+        return self._codes[asked]
+
+
+class Programs:
+    """What was read for judgings of one program that are asked about one after the other."""
+
+    def __init__(self) -> None:
+        self._known = dict[tuple[Any, ...], Program]()
+
+    def of(self, evaluation: Evaluation) -> Program:
+        asked = self._place(evaluation)
+        if asked not in self._known:
+            program = Program(evaluation)
+            self._known |= {self._place(item): program for item in [evaluation, *program.judgings]}
+        return self._known[asked]
+
+    def same_code(self, evaluation: Evaluation) -> SameCode:
+        return self.of(evaluation).same_code(evaluation)
+
+    @staticmethod
+    def _place(item: Evaluation) -> tuple[Any, ...]:
+        """Whatever has a text is of the same program as all others that have it on the board."""
+        return item.task_version_id, item.device_kind_id, item.ruleset_id, item.submission.blob_id
 
 
 def _seen(row: Any) -> set[Name]:

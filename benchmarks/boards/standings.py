@@ -26,8 +26,8 @@ from .contradictions import is_contested, is_for_site
 from .labels import is_ranked
 from .ranking import Entry, rank
 from .reviews import AUDITS, pooled_estimate, pooled_judgings, review_reason
-from .same_code import holder_of, judgings_of_same_code, program_of
-from .settled import ended, how_known
+from .same_code import holder_of
+from .settled import Program, Programs, SameCode, ended, how_known
 
 RENEWED_FROM = 50  # of a holder's programs, best first, when its row is written anew
 TEXTS_MAX = 150  # of which programs have further ones: staff may have confirmed one text and not another
@@ -83,15 +83,15 @@ def board_renew(accepted: Sequence[Evaluation]) -> None:
 def _write_holder(evaluation: Evaluation) -> None:
     board = Standing.objects.board(evaluation.ruleset_id, evaluation.task_version_id, evaluation.device_kind_id)
     board.filter(holder=holder_of(evaluation)).delete()
-    clean = set[int]()  # judgings of programs that are not in question: another text of one changes nothing
+    programs, clean = Programs(), set[int]()  # judgings that are not in question: another text of one changes nothing
     for item in _best_of_programs(_accepted_of_holder(evaluation)):
         if item.pk in clean or not may_stand(item):
             continue
-        same_code = judgings_of_same_code(item)
+        same_code = programs.same_code(item)
         if not _stand(item, same_code):
-            clean.update(known.pk for known in same_code)
+            clean.update(known.pk for known in same_code.judgings)
     for standing in board.filter(holder=holder_of(evaluation)):
-        _refresh(standing, program_of(standing.evaluation))
+        _refresh(standing, programs.same_code(standing.evaluation))
 
 
 def review_renew(evaluation: Evaluation) -> None:
@@ -107,20 +107,20 @@ def _renew_program(evaluation: Evaluation) -> bool:
     A holder gets a row with this code if it is the best entry now, and one with another entry if it no longer is:
     rows do not depend on what was judged or decided first.
     """
-    program = program_of(evaluation)
+    program = Program(evaluation)
     standing = _standings_of(program)
     before = {row.holder: _counts(row) for row in standing}
     stands = {row.holder: row.evaluation_id for row in standing}
-    accepted = [item for item in program if item.verdict == Verdict.PASS and not item.is_quick]
+    accepted = [item for item in program.judgings if item.verdict == Verdict.PASS and not item.is_quick]
     shown = [item for item in accepted if _is_shown(item.submission)]
     for item in {(holder_of(item), item.submission.blob_id, item.object_key): item for item in shown}.values():
-        same_code = judgings_of_same_code(item, program)
+        same_code = program.same_code(item)
         is_new = item.pk == evaluation.pk or not before.get(holder_of(item))
-        if _has_board(evaluation) and (is_new or stands[holder_of(item)] not in {known.pk for known in same_code}):
+        if _has_board(evaluation) and (is_new or stands[holder_of(item)] not in same_code.keys):
             _stand(item, same_code)
     rows = _standings_of(program)
     for row in rows:
-        _refresh(row, program)
+        _refresh(row, program.same_code(row.evaluation))
         if _counts(row) < before.get(row.holder, 0.0) and _has_another(row):
             _write_holder(row.evaluation)
     return bool(rows)
@@ -173,10 +173,11 @@ def standings_restore(evaluations: Iterable[Evaluation]) -> None:
     """Put them back, each under the holder that its submission has now."""
     for evaluation in Evaluation.objects.filter(pk__in=[item.pk for item in evaluations]):
         hold_boards(evaluation)
+        same_code = Program(evaluation).same_code(evaluation)
         if may_stand(evaluation):
-            _stand(evaluation, judgings_of_same_code(evaluation))
+            _stand(evaluation, same_code)
         for standing in Standing.objects.filter(evaluation=evaluation):
-            _refresh(standing, program_of(evaluation))
+            _refresh(standing, same_code)
         _rank_board(evaluation)
 
 
@@ -231,14 +232,14 @@ def _is_shown(submission: Submission) -> bool:
     return submission.visibility == Visibility.PUBLIC and submission.moderation == Moderation.OK
 
 
-def _standings_of(program: list[Evaluation]) -> list[Standing]:
+def _standings_of(program: Program) -> list[Standing]:
     """Rows to read anew after a judging; which judgings of the program count for each is found by `_refresh`."""
-    rows = Standing.objects.filter(evaluation__in=[item.pk for item in program])
+    rows = Standing.objects.filter(evaluation__in=[item.pk for item in program.judgings])
     rows = rows.select_related("evaluation__submission__method")
     return list(rows.defer("evaluation__report", "evaluation__error_internal"))
 
 
-def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> bool:
+def _stand(evaluation: Evaluation, same_code: SameCode) -> bool:
     """Put the evaluation on the board if its holder has nothing better there. Whether its code is in question."""
     board = Standing.objects.board(evaluation.ruleset_id, evaluation.task_version_id, evaluation.device_kind_id)
     rows = board.select_related("evaluation").defer("evaluation__report", "evaluation__error_internal")
@@ -250,7 +251,7 @@ def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> bool:
     estimate = pooled_estimate(counting)
     if current is not None and not _replaces(evaluation, estimate, current, same_code, in_question=bool(doubt)):
         return bool(doubt)
-    accepted = [item for item in same_code if item.verdict == Verdict.PASS]
+    accepted = [item for item in same_code.judgings if item.verdict == Verdict.PASS]
     own = [ended(item) for item in accepted if holder_of(item) == holder_of(evaluation)]
     Standing.objects.update_or_create(
         ruleset_id=evaluation.ruleset_id,
@@ -264,7 +265,7 @@ def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> bool:
             "score_lo": estimate.lo,
             "score_hi": estimate.hi,
             **_about(counting),
-            "is_contested": is_contested(evaluation, same_code, counting),
+            "is_contested": is_contested(same_code, counting),
             "under_review": bool(doubt),
             "review_reason": doubt,
             "rank": None,
@@ -273,11 +274,11 @@ def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> bool:
     return bool(doubt)
 
 
-def _better_known_of_holder(evaluation: Evaluation, same_code: list[Evaluation]) -> Evaluation | None:
+def _better_known_of_holder(evaluation: Evaluation, same_code: SameCode) -> Evaluation | None:
     """The newest of the accepted judgings whose times are known best, if that is better than of this one."""
     known = [
         item
-        for item in same_code
+        for item in same_code.judgings
         if item.verdict == Verdict.PASS and not item.is_quick and _distrust(item) < _distrust(evaluation)
         if holder_of(item) == holder_of(evaluation) and _is_shown(item.submission)
     ]
@@ -288,14 +289,14 @@ def _replaces(
     evaluation: Evaluation,
     estimate: SpeedupEstimate,
     current: Standing,
-    same_code: list[Evaluation],
+    same_code: SameCode,
     *,
     in_question: bool,
 ) -> bool:
     """Whether more of it counts. What is under review never hides what stands, and never keeps a clean entry out."""
     if in_question != current.under_review:
         return current.under_review
-    if current.evaluation_id not in {item.pk for item in same_code}:
+    if current.evaluation_id not in same_code.keys:
         stands = what_counts(current.score, current.score_lo, current.evaluation.timing_trust)
         return what_counts(estimate.score, estimate.lo, evaluation.timing_trust) > stands
     return _distrust(evaluation) <= _distrust(current.evaluation)
@@ -312,14 +313,13 @@ def _about(judgings: list[Any]) -> dict[str, int]:
     return {"judgings": max(1, seen), "timing_revision": min(item.timing_revision for item in judgings)}
 
 
-def _refresh(row: Standing, program: list[Evaluation]) -> None:
+def _refresh(row: Standing, same_code: SameCode) -> None:
     """Pool the judgings of its code again, and ask again whether it is in question."""
-    same_code = judgings_of_same_code(row.evaluation, program)
     counting = pooled_judgings(row.evaluation, same_code)
     estimate, about = pooled_estimate(counting), _about(counting)
     row.score, row.score_lo, row.score_hi = estimate.score, estimate.lo, estimate.hi
     row.judgings, row.timing_revision = about["judgings"], about["timing_revision"]
-    row.is_contested = is_contested(row.evaluation, same_code, counting)
+    row.is_contested = is_contested(same_code, counting)
     row.review_reason = review_reason(row.evaluation, same_code)
     row.under_review, row.rank = bool(row.review_reason), None
     changed = ["score", "score_lo", "score_hi", *about, "is_contested", "review_reason", "under_review", "rank"]

@@ -19,7 +19,7 @@ from django.db.models.functions import Coalesce, RowNumber
 from django.utils import timezone
 
 from ..boards.reviews import review_reason
-from ..boards.same_code import judgings_of_same_code
+from ..boards.settled import Program
 from ..catalogue.folders import definition_of, spec_of
 from ..harness import Verdict, spec_from_json, spec_to_json
 from ..judgings.moves import evaluation_cancel
@@ -276,7 +276,7 @@ def _is_in_question(entry: ContestEntry, final: Evaluation) -> bool:
         submission=entry.submission, device_kind=entry.device_kind, ruleset=final.ruleset, verdict=Verdict.PASS
     )
     judgings = [final, *ordinary.select_related("submission__method").order_by("pk")[:1]]
-    return any(review_reason(item, judgings_of_same_code(item)) for item in judgings)
+    return any(review_reason(item, Program(item).same_code(item)) for item in judgings)
 
 
 def freeze(contest: Contest) -> None:

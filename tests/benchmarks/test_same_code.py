@@ -4,7 +4,7 @@ import pytest
 from django.utils import timezone
 
 from benchmarks.accounts import ownership
-from benchmarks.boards import reviews, same_code, selectors, standings
+from benchmarks.boards import reviews, selectors, settled, standings
 from benchmarks.harness import Source, source_key
 from benchmarks.judgings import moves, recording
 from benchmarks.models import CodeBlob, Evaluation, Method, Refusal, Standing, Submission
@@ -140,7 +140,7 @@ def test_a_confirmed_entry_answers_for_nothing_that_has_only_its_tokens(judged, 
     judged(submission=honest.submission, reason="audit", gate="gate-exact")
     assert not Standing.objects.get().under_review
     other = judged(owner=ann, text=CODE + "// other", gate="gate-exact")
-    assert reviews.review_reason(other, same_code.judgings_of_same_code(other))
+    assert reviews.review_reason(other, settled.Program(other).same_code(other))
 
 
 @pytest.mark.parametrize("how", ["refused", "slow", "invalidated"])
@@ -252,7 +252,7 @@ def test_rows_without_keys_are_told_apart_by_their_text(judged, ann):
     judged(owner=ann, text=CODE.replace("x", "z"), speedup=2.0)
     Submission.objects.update(source_key="")
     latest = Evaluation.objects.order_by("pk").last()
-    assert [item.pk for item in same_code.judgings_of_same_code(latest)] == [latest.pk]
+    assert [item.pk for item in settled.Program(latest).same_code(latest).judgings] == [latest.pk]
 
 
 def test_the_migration_tells_apart_what_is_there(judged, ann, django_apps):

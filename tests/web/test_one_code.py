@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from benchmarks import services
 from benchmarks.accounts import ownership
-from benchmarks.boards import same_code
+from benchmarks.boards import settled
 from benchmarks.boards.standings import standings_update
 from benchmarks.harness import Flag, Verdict
 from benchmarks.judgings import moves
@@ -46,7 +46,10 @@ def test_what_no_verdict_was_found_for_is_of_the_code_of_its_submission(staff: U
     noisy = factories.report(Verdict.NOISY, "The times scatter too much.")
     holding = factories.claimed_for_judging(factories.GPU)
     moves.record_report(holding, noisy)
-    assert {item.pk for item in same_code.judgings_of_same_code(holding.evaluation)} == {first.pk, second.pk}
+    assert {item.pk for item in settled.Program(holding.evaluation).same_code(holding.evaluation).judgings} == {
+        first.pk,
+        second.pk,
+    }
     wrong = enter("carl", factories.failing(verdict=Verdict.INCORRECT_VALUE, reason="wrong"), "// two\n")
     Evaluation.objects.filter(pk=wrong.pk).update(object_key="o" * 64)
     wrong.refresh_from_db()

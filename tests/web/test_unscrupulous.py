@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from benchmarks import services
 from benchmarks.accounts import ownership
-from benchmarks.boards import standings
+from benchmarks.boards import settled, standings
 from benchmarks.boards.selectors import board_records
 from benchmarks.harness import Flag, Verdict
 from benchmarks.harness.compilers.identity import _module_key
@@ -312,3 +312,20 @@ def test_a_page_reads_a_program_once_however_many_records_it_has_made() -> None:
         records = board_records(key())
     assert len(records) > 9
     assert len(queries) < 60, f"{len(queries)} queries for {len(records)} records"
+
+
+def test_what_is_settled_of_one_text_is_worked_out_once_for_all_its_holders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of n holders, each has to do with n judgings, and all are written while the board is held."""
+    made = []
+
+    class Counted(settled.SameCode):
+        def __init__(self, judgings: Any) -> None:
+            made.append(self)
+            super().__init__(judgings)
+
+    for name in range(8):
+        last = enter(f"holder{name}", replayed(2.0), SAME)
+    monkeypatch.setattr(settled, "SameCode", Counted)
+    standings.review_renew(last)
+    assert len(made) == 1
+    assert Standing.objects.count() == 8
