@@ -253,24 +253,23 @@ def _stand(evaluation: Evaluation, same_code: SameCode) -> bool:
         return bool(doubt)
     accepted = [item for item in same_code.judgings if item.verdict == Verdict.PASS]
     own = [ended(item) for item in accepted if holder_of(item) == holder_of(evaluation)]
-    Standing.objects.update_or_create(
-        ruleset_id=evaluation.ruleset_id,
-        task_version_id=evaluation.task_version_id,
-        device_kind_id=evaluation.device_kind_id,
-        holder=holder_of(evaluation),
-        defaults={
-            "evaluation": evaluation,
-            "verified_at": min(own),
-            "score": estimate.score,
-            "score_lo": estimate.lo,
-            "score_hi": estimate.hi,
-            **_about(counting),
-            "is_contested": is_contested(same_code, counting),
-            "under_review": bool(doubt),
-            "review_reason": doubt,
-            "rank": None,
-        },
-    )
+    columns = {
+        "evaluation": evaluation,
+        "verified_at": min(own),
+        "score": estimate.score,
+        "score_lo": estimate.lo,
+        "score_hi": estimate.hi,
+        **_about(counting),
+        "is_contested": is_contested(same_code, counting),
+        "under_review": bool(doubt),
+        "review_reason": doubt,
+        "rank": None,
+    }
+    if current is None:
+        key = {name: getattr(evaluation, name) for name in ("ruleset_id", "task_version_id", "device_kind_id")}
+        Standing.objects.create(**key, holder=holder_of(evaluation), **columns)
+    else:
+        Standing.objects.filter(pk=current.pk).update(**columns)
     return bool(doubt)
 
 

@@ -77,7 +77,9 @@ def worker(role: str = WorkerRole.JUDGE, device: Device = CPU, **columns: Any) -
         "isolation_strong": True,
         **columns,
     }
-    return Worker.objects.update_or_create(name=f"test-{role}-{device.kind}", defaults=defaults)[0]
+    name = f"test-{role}-{device.kind}"
+    known = Worker.objects.filter(name=name)
+    return known.get() if known.update(**defaults) else Worker.objects.create(name=name, **defaults)
 
 
 def claimed_for_judging(device: Device = CPU) -> moves.Holding:
