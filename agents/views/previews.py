@@ -5,10 +5,10 @@ Does NOT show a score of what is not public now, is under review or was invalida
 
 import uuid
 
-from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
+from benchmarks.boards.confirmations import no_open_gate
 from benchmarks.harness import SpeedupEstimate
 from benchmarks.models import Evaluation, Submission
 from benchmarks.states import Moderation
@@ -56,6 +56,5 @@ def _best(run: Run) -> Evaluation | None:
     if row is None or not row.ticket:
         return None
     public = Submission.objects.published().filter(moderation=Moderation.OK).values("pk")
-    sound = Q(gated=False) | Q(submission__confirmed_at__isnull=False)
-    rows = Evaluation.objects.filter(sound, code=row.ticket, submission__in=public, score__isnull=False)
+    rows = Evaluation.objects.filter(no_open_gate(), code=row.ticket, submission__in=public, score__isnull=False)
     return rows.select_related("ruleset").defer("report", "ruleset__text").first()

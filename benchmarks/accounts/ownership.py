@@ -10,19 +10,19 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from benchmarks.boards import reviews, same_code, standings
 from benchmarks.boards.contradictions import is_for_site
-from benchmarks.boards.settled import Programs, is_passed_audit
+from benchmarks.boards.settled import Programs
 from benchmarks.judgings.moves import evaluation_cancel
 from benchmarks.services import Refused
 
 from .. import quotas, teams
 from ..events import emit
 from ..extensions import extensions
-from ..harness import Verdict, read_alike
+from ..harness import Verdict
 from ..models import CodeBlob, Evaluation, Submission
 from ..states import FINISHED, Origin, Visibility
 
@@ -33,10 +33,6 @@ PAID = (
 INVALIDATED = (
     "Staff have invalidated this submission, so you cannot delete it. You can make it private. It is deleted if "
     "you delete your account."
-)
-CONFIRMED = (
-    "Staff have looked at this program, and what they found holds for everybody with the same program, so you "
-    "cannot delete it. You can make it private. It is deleted if you delete your account."
 )
 BEING_JUDGED = (
     "The site itself is judging this submission. You can delete it when that has ended. You can make it private now."
@@ -63,7 +59,7 @@ def visibility_change(submission: Submission, wanted: str) -> bool:
             quotas.keep_place(submission)
         standings.boards_held(submission)
         before = Submission.objects.filter(pk=submission.pk, visibility=submission.visibility)
-        shown = {"shown_at": timezone.now()} if submission.visibility == Visibility.PRIVATE else {}
+        shown = {"shown_at": timezone.now()} if wanted == Visibility.PUBLIC else {}
         if not before.update(visibility=wanted, **shown):
             transaction.set_rollback(True)  # no place is taken for what somebody else has changed meanwhile
             return False
@@ -75,8 +71,8 @@ def visibility_change(submission: Submission, wanted: str) -> bool:
 def submission_delete(submission: Submission) -> None:
     """Source, results and standing go.
 
-    Raises Refused for what an agent run has made, a request has paid for, or the site is judging, and for what staff
-    have decided about: a program that they have invalidated would be ranked again, or one that they have confirmed not.
+    Raises Refused for what an agent run has made, a request has paid for, the site is judging or staff have
+    invalidated. What staff and audits have settled about a program holds on without it.
     """
     if submission.origin == Origin.AGENT:
         raise Refused("The log of an agent run contains this source. You can make the submission private instead.")
@@ -127,12 +123,9 @@ def _unlist_what_is_under_review(mine: QuerySet[Submission]) -> None:
 
 
 def _refuse_decided(submission: Submission) -> None:
-    judgings = list(submission.evaluations.all().defer("report"))
     if reviews.is_invalidated(submission):
         raise Refused(INVALIDATED)
-    if submission.confirmed_at is not None or any(map(is_passed_audit, judgings)):
-        raise Refused(CONFIRMED)
-    if any(is_for_site(item) and item.state not in FINISHED for item in judgings):
+    if any(map(is_for_site, submission.evaluations.exclude(state__in=FINISHED).defer("report"))):
         raise Refused(BEING_JUDGED)
 
 
@@ -166,23 +159,11 @@ def _take_away(submission: Submission) -> list[Evaluation]:
     quotas.keep_place(submission)
     judged, source = _judged(submission), submission.blob_id
     reviews.remember(judged)
-    _hand_on_confirmation(submission)
     submission.delete()
     CodeBlob.objects.filter(pk=source, submissions=None).delete()
     for item in judged:
         item.report = None  # they may be many
     return judged
-
-
-def _hand_on_confirmation(submission: Submission) -> None:
-    """What staff have said of a text holds for others with it, also when theirs is gone."""
-    now = Submission.objects.filter(pk=submission.pk).values_list("confirmed_at", flat=True).first()
-    if now is None:
-        return
-    alike = Submission.objects.filter(
-        task_version=submission.task_version_id, blob=submission.blob_id, language__in=read_alike(submission.language)
-    )
-    alike.filter(Q(confirmed_at=None) | Q(confirmed_at__lt=now)).update(confirmed_at=now)
 
 
 def _judged(submission: Submission) -> list[Evaluation]:

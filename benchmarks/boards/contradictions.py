@@ -16,12 +16,11 @@ from django.db.models import Q, QuerySet
 from ..harness import BOUND_TRUSTS, read_alike
 from ..models import DeletedScore, Evaluation
 from ..states import AUDITED, BOUNDED, REPLAYED, TIMINGS, EvaluationReason, Priority
-from .same_code import having, own_names, owner_of
+from .same_code import GONE, having, own_names, owner_of
 from .settled import SameCode, how_known, most, surely
 
 APART = 1.25  # by which they differ for no honest reason: bounded calls of several short kernels also take longer
 _APART_ELSEWHERE = 2.0  # replayed ones on another machine, with other versions, or by another revision of the timing
-GONE = {"text": "source_sha256", "object": "object_key"}
 _LOWER = ((REPLAYED, BOUND_TRUSTS), (BOUNDED, (AUDITED,)))  # which trusts no score may be far below which one
 _IsSettled = Callable[[Any], bool]
 

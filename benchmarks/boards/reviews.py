@@ -4,7 +4,7 @@ A code that was accepted and is rejected when judged again goes under review, so
 nothing. This also holds if a submission has been deleted. Does NOT write a board (`standings.py`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -12,30 +12,38 @@ from django.db.models import Q
 
 from ..harness import SpeedupEstimate, Verdict, is_bound, pooled, read_alike
 from ..models import DeletedScore, Evaluation, ModerationAction, Refusal, Submission
-from ..states import TIMINGS, ActionKind, EvaluationReason, Moderation
-from .contradictions import GONE, answers_for, contradiction, deleted, is_for_site, scored_of, without_refuted
-from .same_code import having, names_of, own_names
-from .settled import Program, SameCode, gates_of, how_known
+from ..states import TIMINGS, ActionKind, EvaluationReason, Moderation, Visibility
+from .contradictions import answers_for, contradiction, deleted, is_for_site, scored_of, without_refuted
+from .same_code import GONE, having, names_of, own_names
+from .settled import JudgedProgram, SameCode, ended, how_known, is_passed_audit, was_public
 
+QUESTIONS_MAX = 8  # that a review names
 AUDITS = (EvaluationReason.AUDIT, EvaluationReason.SITE_AUDIT, EvaluationReason.VERIFICATION)
 # of a deleted judging
 _KEPT_SCORES = ("score", "score_lo", "score_hi", "timing_trust", "finished", "timing_revision", "conditions")
 
 
 def review_reason(evaluation: Evaluation, same_code: SameCode) -> str:
-    """Why the code may not rank. Once a review is settled, what it was about is no question again.
+    """Why the code may not rank: all that is in question, as a confirmation settles it all.
 
-    What the owner's own judgings with the same tokens have put in question counts, what they have settled does not.
+    Once a review is settled, what it was about is no question again. What the owner's own judgings with the same tokens
+    have put in question counts, what they have settled does not.
     """
-    if invalidated := _invalidated(evaluation, same_code):
-        return invalidated
+    found = [_invalidated(evaluation, same_code), *_questions(evaluation, same_code)]
+    found += [contradiction(evaluation, same_code), _remembered(evaluation, same_code)]
+    questions = list(dict.fromkeys(filter(None, found)))
+    more = len(questions) - QUESTIONS_MAX
+    return " ".join([*questions[:QUESTIONS_MAX], *([f"And {more} more."] if more > 0 else [])])
+
+
+def _questions(evaluation: Evaluation, same_code: SameCode) -> Iterator[str]:
+    """What a judging that is known says of itself. Boards are public, so nothing private is quoted."""
     for item in same_code.unsettled:
         if _is_refusal(item):
-            return f"Another evaluation of the same source ended as {item.verdict}: {item.reason_text}"
-        gates = [gate for gate in gates_of(item) if not same_code.answers(gate["code"], item)]
-        if gates and answers_for(evaluation, item):  # whoever judges a copy often enough gets one score with a gate
-            return " ".join(gate["text"] for gate in gates)
-    return contradiction(evaluation, same_code) or _remembered(evaluation, same_code)
+            why = f": {item.reason_text}" if item.submission.visibility == Visibility.PUBLIC else "."
+            yield f"Another evaluation of the same source ended as {item.verdict}{why}"
+        elif answers_for(evaluation, item):  # whoever judges a copy often enough gets one score with a gate
+            yield from (gate["text"] for gate in same_code.open_gates(item))
 
 
 def _is_refusal(item: Evaluation) -> bool:
@@ -46,11 +54,11 @@ def _is_refusal(item: Evaluation) -> bool:
 def _invalidated(evaluation: Evaluation, same_code: SameCode) -> str:
     """What staff have said of another submission of the code, its owner's or one that was there when they decided.
 
-    What somebody else had submitted before stands on, if staff could see it. Only a confirmation afterwards settles
-    this.
+    On any board of the task. What somebody else had judged before stands on, if staff could see it. Only a confirmation
+    afterwards settles this.
     """
     mine = evaluation.submission
-    others = {item.submission_id: item.submission for item in same_code.judgings}
+    others = {item.submission_id: item.submission for item in (*same_code.judgings, *same_code.taken_down)}
     gone = {pk: other for pk, other in others.items() if pk != mine.pk and other.moderation != Moderation.OK}
     if not gone:
         return ""
@@ -59,16 +67,17 @@ def _invalidated(evaluation: Evaluation, same_code: SameCode) -> str:
     for action in {action.submission_id: action for action in decided.order_by("pk")}.values():
         is_mine = mine.owner_id is not None and gone[action.submission_id].owner_id == mine.owner_id
         is_settled = confirmed is not None and confirmed > action.created
-        is_known = not is_mine and _was_seen(mine, action.created)
+        is_known = not is_mine and _was_seen(evaluation, same_code, action.created)
         if action.kind == ActionKind.INVALIDATE and not is_settled and not is_known:
             return f"Staff have invalidated another submission of the same source: {action.public_reason}"
     return ""
 
 
-def _was_seen(submission: Submission, moment: datetime) -> bool:
-    """Whether staff could see it when they decided: they see nothing private."""
-    shown = submission.shown_at or submission.created
-    return max(submission.created, shown) <= moment
+def _was_seen(evaluation: Evaluation, same_code: SameCode, moment: datetime) -> bool:
+    """Whether the submission had a score that staff could see when they decided."""
+    mine = [item for item in same_code.judgings if item.submission_id == evaluation.submission_id]
+    has_score = any(item.score is not None and not item.is_quick and ended(item) <= moment for item in mine)
+    return has_score and was_public(evaluation.submission, moment)
 
 
 def _remembered(evaluation: Evaluation, same_code: SameCode) -> str:
@@ -81,11 +90,12 @@ def _remembered(evaluation: Evaluation, same_code: SameCode) -> str:
     if owner is not None:
         tokens = own_names(evaluation, same_code.judgings, tokens=True)
         like |= Q(owner=owner) & having(tokens, {"tokens": "source_key"})
-    for refusal in deleted(Refusal, evaluation, like):
+    by_staff = Refusal.objects.filter(like, verdict="", task_version__task__versions=evaluation.task_version_id)
+    for refusal in deleted(Refusal, evaluation, like) | by_staff:
         since = same_code.last_at(refusal) if refusal.verdict else same_code.confirmed_at(refusal)
         if not names_of(refusal) & names:  # what is gone cannot be confirmed itself
             since = same_code.confirmed_at(evaluation)
-        if not refusal.verdict and _was_seen(evaluation.submission, refusal.finished):
+        if not refusal.verdict and _was_seen(evaluation, same_code, refusal.finished):
             continue
         if refusal.verdict == Verdict.PASS and refusal.owner_id != owner:  # somebody else's gates
             continue
@@ -103,10 +113,14 @@ def _is_doubtful(item: Evaluation) -> bool:
     """
     if item.verdict != Verdict.PASS:
         return _is_refusal(item) and not Verdict(item.verdict).ours
-    if not item.gated:
-        return False
-    same_code = Program(item).same_code(item)
-    return not same_code.is_settled(item) and any(not same_code.answers(gate["code"], item) for gate in gates_of(item))
+    return _has_open_gate(item, JudgedProgram(item).same_code(item)) if item.gated else False
+
+
+def _has_open_gate(row: Any, same_code: SameCode) -> bool:
+    """Whether nobody who could see how fast it was has settled it."""
+    if isinstance(row, DeletedScore):
+        return row.gated
+    return not same_code.was_seen(row) and bool(same_code.open_gates(row))
 
 
 def pooled_judgings(evaluation: Evaluation, same_code: SameCode) -> list[Any]:
@@ -114,9 +128,12 @@ def pooled_judgings(evaluation: Evaluation, same_code: SameCode) -> list[Any]:
 
     Where the judge's timing has changed, the latest revision of those whose times are known best counts, and later
     ones: whoever had them judged, and whether or not they can be seen. So a code that was replayed gains no more by
-    avoiding that than the revision has changed. Nobody else's far-off judging counts for long (`without_refuted`).
+    avoiding that than the revision has changed. Nobody else's far-off judging counts for long (`without_refuted`), and
+    none with an open gate, which puts this entry under no review.
     """
-    scored = without_refuted(evaluation, scored_of(evaluation, same_code.judgings), same_code)
+    scored = scored_of(evaluation, same_code.judgings)
+    open_to_all = [row for row in scored if answers_for(evaluation, row) or not _has_open_gate(row, same_code)]
+    scored = without_refuted(evaluation, open_to_all, same_code)
     best = min(map(how_known, scored))
     latest = max(row.timing_revision for row in scored if how_known(row) == best)
     return [row for row in scored if row.timing_revision >= latest]
@@ -162,12 +179,14 @@ def remember(evaluations: Iterable[Evaluation]) -> None:
         if is_invalidated(item.submission):
             when = {"finished": _invalidated_at(item.submission), "language": item.submission.language}
             refused.append(Refusal(**columns, **when))
-        if _is_doubtful(item):
+        is_doubtful = _is_doubtful(item)
+        if is_doubtful:
             what = {"verdict": item.verdict, "finished": item.finished, "language": item.submission.language}
             refused.append(Refusal(**columns, **what))
         if item.score is not None and item.submission.owner_id is not None:
             scores = {name: getattr(item, name) for name in _KEPT_SCORES}
             about = {"language": item.submission.language}
-            scored.append(DeletedScore(**about, **columns, **scores, for_site=is_for_site(item)))
+            kept = {"for_site": is_for_site(item), "gated": is_doubtful, "passed_audit": is_passed_audit(item)}
+            scored.append(DeletedScore(**about, **columns, **scores, **kept))
     Refusal.objects.bulk_create(refused)
     DeletedScore.objects.bulk_create(scored)

@@ -12,11 +12,12 @@ from typing import Any
 from django.db.models import Q, QuerySet
 
 from ..harness import Verdict, read_alike
-from ..models import DeletedScore, Evaluation, Refusal
+from ..models import Confirmation, DeletedScore, Evaluation, Refusal, Submission
 from ..states import EvaluationReason, MethodKind
 
 Name = tuple[str, str]  # what kind of key it is, and the key
 _COLUMNS = {"text": "submission__blob", "object": "object_key", "tokens": "submission__source_key"}
+GONE = {"text": "source_sha256", "object": "object_key"}  # of what is remembered of deleted judgings
 
 
 def holder_of(evaluation: Evaluation) -> str:
@@ -58,12 +59,21 @@ def program_of(evaluation: Evaluation) -> list[Evaluation]:
     return list(rows.defer("report", "error_internal").order_by("finished", "pk"))
 
 
-def judgings_of_same_code(evaluation: Evaluation, program: list[Evaluation]) -> list[Evaluation]:
+def taken_down_of(evaluation: Evaluation, names: set[Name]) -> list[Evaluation]:
+    """Judgings of submissions that staff have moderated, with one of the names, on all boards of the task."""
+    rows = Evaluation.objects.filter(submission__in=Submission.objects.moderated().order_by().values("pk"))
+    rows = rows.filter(having(names, _COLUMNS), task_version__task__versions=evaluation.task_version_id)
+    return list(rows.exclude(verdict="").select_related("submission__method").defer("report", "error_internal"))
+
+
+def judgings_of_same_code(
+    evaluation: Evaluation, program: list[Evaluation], found_in: list[Evaluation] | None = None
+) -> list[Evaluation]:
     """Those of its owner that have to do with it, and those of others that have the text or the code of one of these.
 
     Tokens are read from a text that its author chose: a stranger's must not touch an entry. Nor must what a stranger
     has submitted as another language, where the same text may be another program. `program` is `program_of` the
-    evaluation.
+    evaluation; they are looked for there, unless in others.
     """
     owner, alike = owner_of(evaluation), read_alike(evaluation.submission.language)
     names = own_names(evaluation, program, tokens=True)
@@ -72,12 +82,14 @@ def judgings_of_same_code(evaluation: Evaluation, program: list[Evaluation]) -> 
         is_own = owner_of(item) == owner
         return (is_own or item.submission.language in alike) and bool(names_of(item, tokens=is_own) & names)
 
-    return [item for item in program if has_to_do(item)]
+    return [item for item in (program if found_in is None else found_in) if has_to_do(item)]
 
 
 def names_of(row: Any, *, tokens: bool = False) -> set[Name]:
-    """The keys of a judging, or of what is remembered of a deleted one. A key that is not known is nobody's."""
-    if isinstance(row, Refusal | DeletedScore):
+    """The keys of a judging, of a deleted one or of a confirmation. A key that is not known is nobody's."""
+    if isinstance(row, Confirmation):
+        keys = {"text": row.source_sha256, "object": row.object_key}
+    elif isinstance(row, Refusal | DeletedScore):
         keys = {"text": row.source_sha256, "object": row.object_key, "tokens": row.source_key}
     else:
         submission = row.submission

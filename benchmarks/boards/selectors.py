@@ -51,6 +51,7 @@ from ..querysets import counted
 from ..selectors import PAGE_ROWS, find_device_kind, page_by_key, page_of_keys, visible_standings
 from ..states import TIMINGS, MethodKind, Moderation, TaskVersionStatus, Visibility
 from .accuracy import largest_share
+from .confirmations import no_open_gate
 from .contradictions import APART, is_contested
 from .labels import is_ranked
 from .orders import BY_RANK, in_order
@@ -62,7 +63,6 @@ from .tradeoffs import mean_energy
 RECORDS_MAX = 100
 ROUNDS_MAX = 30  # of looking for records again without those that were refused
 REVIEWS_MAX = 50
-_NO_OPEN_GATE = Q(gated=False) | Q(submission__confirmed_at__isnull=False)  # others are under review
 KEPT_S = 300
 AUTHOR_MAX_CHARS = 150
 # Keys of a program: the column of a judging, and of what is remembered of a deleted one.
@@ -216,7 +216,7 @@ def _records(key: BoardKey) -> list[Evaluation]:
 
 
 def _best_so_far(key: BoardKey, doubted: set[int]) -> list[Evaluation]:
-    sound = Evaluation.objects.scored_on(key).filter(_NO_OPEN_GATE).exclude(submission__in=doubted)
+    sound = Evaluation.objects.scored_on(key).filter(no_open_gate()).exclude(submission__in=doubted)
     if key.device.device_class != CPU:
         sound = sound.annotate(**{f"own_{name}": _owned(column) for name, (column, _) in _KEYS.items()})
         sound = sound.exclude(_is_timed_again(key))

@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import Any, cast
 
 from ..harness import Verdict, read_alike
-from ..models import Evaluation
-from ..states import BOUNDED, TIMINGS, EvaluationReason
-from .same_code import Name, judgings_of_same_code, names_of, program_of
+from ..models import Confirmation, DeletedScore, Evaluation, Submission
+from ..states import BOUNDED, TIMINGS, EvaluationReason, Visibility
+from .same_code import GONE, Name, having, judgings_of_same_code, names_of, program_of, taken_down_of
 
 _CHANCE = 1.1  # by which judgings of one code differ between machines and days at most
 
@@ -25,30 +25,45 @@ class SameCode:
     of a slow judging would clear the fast one. Reached is the highest score for which that holds, by name and gate.
     """
 
-    def __init__(self, judgings: Iterable[Evaluation]) -> None:
-        self.judgings = list(judgings)
+    def __init__(
+        self,
+        judgings: Iterable[Evaluation],
+        taken_down: Iterable[Evaluation] = (),
+        confirmations: Iterable[Confirmation] = (),
+        audits: Iterable[DeletedScore] = (),
+    ) -> None:
+        """`taken_down` are judgings, on any board of the task, of submissions that staff have moderated.
+
+        `audits` are of submissions that were deleted.
+        """
+        self.judgings, self.taken_down = list(judgings), list(taken_down)
         self.keys = frozenset(item.pk for item in self.judgings)
-        self._confirmed, self._audits = dict[Name, datetime](), defaultdict[Name, list[Evaluation]](list)
+        self._confirmed, self._audits = dict[Name, datetime](), defaultdict[Name, list[Any]](list)
         self._reached = dict[tuple[Name, str], float]()
         self._confirmed_at = dict[tuple[type, int], datetime | None]()
-        for item in self.judgings:
-            for name in _seen(item):
-                moment = item.submission.confirmed_at
-                if moment is not None and ended(item) <= moment:  # what it is compiled to later nobody has seen
-                    self._confirmed[name] = max(self._confirmed.get(name, moment), moment)
-                if is_passed_audit(item):
-                    self._audits[name].append(item)
+        for row in confirmations:
+            for name in _seen(row):
+                self._confirmed[name] = max(self._confirmed.get(name, row.confirmed), row.confirmed)
+        for audit in (*filter(is_passed_audit, self.judgings), *audits):
+            for name in _seen(audit):
+                self._audits[name].append(audit)
         self.unsettled = [item for item in self.judgings if not self.is_settled(item)]
-        for item in filter(self.is_settled, self.judgings):
+        for item in filter(self.was_seen, self.judgings):
             for place in ((name, gate["code"]) for gate in gates_of(item) for name in _seen(item)):
                 self._reached[place] = max(self._reached.get(place, 0.0), most(item))
 
     def is_settled(self, item: Evaluation) -> bool:
         """Whether nothing that is said of this judging is a question any more."""
-        if self.by_staff(item):
-            return True
+        return self.by_staff(item) or self._by_audit(item)
+
+    def _by_audit(self, item: Evaluation) -> bool:
         audits = (audit for audit in self._audits_of(item) if ended(item) <= ended(audit))
         return any(most(audit) * _CHANCE >= surely(item) for audit in audits)
+
+    def was_seen(self, item: Evaluation) -> bool:
+        """Whether it was settled by somebody who could see its score: staff see nothing private."""
+        confirmed = self.confirmed_at(item) if self.by_staff(item) else None
+        return self._by_audit(item) or (confirmed is not None and was_public(item.submission, confirmed))
 
     def by_staff(self, row: Any) -> bool:
         """Whether staff have confirmed it after it ended; of what was deleted long ago that is not known."""
@@ -59,6 +74,9 @@ class SameCode:
         """Whether a gate was settled for a score as high as this one's."""
         reached = max((self._reached.get((name, gate), 0.0) for name in _seen(item)), default=0.0)
         return reached * _CHANCE >= surely(item)
+
+    def open_gates(self, item: Evaluation) -> list[dict[str, str]]:
+        return [gate for gate in gates_of(item) if not self.answers(gate["code"], item)]
 
     def confirmed_at(self, row: Any) -> datetime | None:
         asked = type(row), row.pk
@@ -72,11 +90,11 @@ class SameCode:
         moments = [ended(audit) for audit in self._audits_of(row)]
         return max([*moments, *filter(None, [self.confirmed_at(row)])], default=None)
 
-    def _audits_of(self, row: Any) -> list[Evaluation]:
+    def _audits_of(self, row: Any) -> list[Any]:
         return [audit for name in _seen(row) & self._audits.keys() for audit in self._audits[name]]
 
 
-class Program:
+class JudgedProgram:
     """All judgings that may be of one code, as they were read once, and what is settled about each code among them.
 
     Many holders of one text mostly see the same judgings: what is settled is worked out once for all of these.
@@ -84,13 +102,20 @@ class Program:
 
     def __init__(self, evaluation: Evaluation) -> None:
         self.judgings = program_of(evaluation)
+        names = set[Name]().union(*(names_of(item, tokens=True) for item in (evaluation, *self.judgings)))
+        board = {name: getattr(evaluation, name) for name in ("task_version_id", "device_kind_id", "ruleset_id")}
+        gone = having(names, GONE)
+        self._confirmations = list(Confirmation.objects.filter(gone, **board))
+        self._audits = list(DeletedScore.objects.filter(gone, passed_audit=True, **board))
+        self._taken_down = taken_down_of(evaluation, names)
         self._codes = dict[tuple[int, ...], SameCode]()
 
     def same_code(self, evaluation: Evaluation) -> SameCode:
         judgings = judgings_of_same_code(evaluation, self.judgings)
-        asked = tuple(item.pk for item in judgings)
+        taken_down = judgings_of_same_code(evaluation, self.judgings, self._taken_down)
+        asked = tuple(item.pk for item in (*judgings, *taken_down))
         if asked not in self._codes:
-            self._codes[asked] = SameCode(judgings)
+            self._codes[asked] = SameCode(judgings, taken_down, self._confirmations, self._audits)
         return self._codes[asked]
 
 
@@ -98,12 +123,12 @@ class Programs:
     """What was read for judgings of one program that are asked about one after the other."""
 
     def __init__(self) -> None:
-        self._known = dict[tuple[Any, ...], Program]()
+        self._known = dict[tuple[Any, ...], JudgedProgram]()
 
-    def of(self, evaluation: Evaluation) -> Program:
+    def of(self, evaluation: Evaluation) -> JudgedProgram:
         asked = self._place(evaluation)
         if asked not in self._known:
-            program = Program(evaluation)
+            program = JudgedProgram(evaluation)
             self._known |= {self._place(item): program for item in [evaluation, *program.judgings]}
         return self._known[asked]
 
@@ -142,6 +167,12 @@ def most(row: Any) -> float:
 def surely(row: Any) -> float:
     """As far below its score as the upper end is above it: the lower end of a bound also holds its gap."""
     return 0.0 if row.score is None else float(row.score**2 / row.score_hi)
+
+
+def was_public(submission: Submission, moment: datetime) -> bool:
+    """Whether staff and everybody else could see it then. One that was hidden and shown again counts from then on."""
+    shown = max(submission.created, submission.shown_at or submission.created)
+    return submission.visibility == Visibility.PUBLIC and shown <= moment
 
 
 def how_known(judging: Any) -> int:

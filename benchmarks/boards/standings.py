@@ -27,7 +27,7 @@ from .labels import is_ranked
 from .ranking import Entry, rank
 from .reviews import AUDITS, pooled_estimate, pooled_judgings, review_reason
 from .same_code import holder_of
-from .settled import Program, Programs, SameCode, ended, how_known
+from .settled import JudgedProgram, Programs, SameCode, ended, how_known
 
 RENEWED_FROM = 50  # of a holder's programs, best first, when its row is written anew
 TEXTS_MAX = 150  # of which programs have further ones: staff may have confirmed one text and not another
@@ -107,7 +107,7 @@ def _renew_program(evaluation: Evaluation) -> bool:
     A holder gets a row with this code if it is the best entry now, and one with another entry if it no longer is:
     rows do not depend on what was judged or decided first.
     """
-    program = Program(evaluation)
+    program = JudgedProgram(evaluation)
     standing = _standings_of(program)
     before = {row.holder: _counts(row) for row in standing}
     stands = {row.holder: row.evaluation_id for row in standing}
@@ -139,9 +139,7 @@ def hold_boards(evaluation: Evaluation) -> None:
     Nothing that was kept of these boards is used once the transaction is committed.
     """
     boards_marked([evaluation.task_version_id])
-    now = Submission.objects.filter(pk=evaluation.submission_id).values(
-        "visibility", "moderation", "confirmed_at", "shown_at"
-    )
+    now = Submission.objects.filter(pk=evaluation.submission_id).values("visibility", "moderation", "shown_at")
     for name, value in (now.first() or {}).items():  # none: it has just been deleted
         setattr(evaluation.submission, name, value)
 
@@ -173,7 +171,7 @@ def standings_restore(evaluations: Iterable[Evaluation]) -> None:
     """Put them back, each under the holder that its submission has now."""
     for evaluation in Evaluation.objects.filter(pk__in=[item.pk for item in evaluations]):
         hold_boards(evaluation)
-        same_code = Program(evaluation).same_code(evaluation)
+        same_code = JudgedProgram(evaluation).same_code(evaluation)
         if may_stand(evaluation):
             _stand(evaluation, same_code)
         for standing in Standing.objects.filter(evaluation=evaluation):
@@ -232,7 +230,7 @@ def _is_shown(submission: Submission) -> bool:
     return submission.visibility == Visibility.PUBLIC and submission.moderation == Moderation.OK
 
 
-def _standings_of(program: Program) -> list[Standing]:
+def _standings_of(program: JudgedProgram) -> list[Standing]:
     """Rows to read anew after a judging; which judgings of the program count for each is found by `_refresh`."""
     rows = Standing.objects.filter(evaluation__in=[item.pk for item in program.judgings])
     rows = rows.select_related("evaluation__submission__method")

@@ -18,8 +18,9 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, RowNumber
 from django.utils import timezone
 
+from ..boards.confirmations import no_open_gate
 from ..boards.reviews import review_reason
-from ..boards.settled import Program
+from ..boards.settled import JudgedProgram
 from ..catalogue.folders import definition_of, spec_of
 from ..harness import Verdict, spec_from_json, spec_to_json
 from ..judgings.moves import evaluation_cancel
@@ -140,8 +141,7 @@ def leaders(contest: Contest) -> list[tuple[int, Evaluation]]:
 
 def _sound(rows: Any) -> Any:
     """Without what is under review, or was taken down."""
-    confirmed = Q(gated=False) | Q(submission__confirmed_at__isnull=False)
-    return rows.filter(confirmed, submission__moderation=Moderation.OK)
+    return rows.filter(no_open_gate(), submission__moderation=Moderation.OK)
 
 
 def _fingerprint(contest: Contest) -> str:
@@ -276,7 +276,7 @@ def _is_in_question(entry: ContestEntry, final: Evaluation) -> bool:
         submission=entry.submission, device_kind=entry.device_kind, ruleset=final.ruleset, verdict=Verdict.PASS
     )
     judgings = [final, *ordinary.select_related("submission__method").order_by("pk")[:1]]
-    return any(review_reason(item, Program(item).same_code(item)) for item in judgings)
+    return any(review_reason(item, JudgedProgram(item).same_code(item)) for item in judgings)
 
 
 def freeze(contest: Contest) -> None:

@@ -117,6 +117,8 @@ class DeletedScore(models.Model):
     timing_revision = models.PositiveSmallIntegerField(default=0, db_default=0)
     conditions = models.CharField(max_length=200, blank=True, default="", db_default="")
     for_site = models.BooleanField(default=False, db_default=False)  # whether the site had asked for the judging
+    gated = models.BooleanField(default=False, db_default=False)  # whether nobody had answered why it was so fast
+    passed_audit = models.BooleanField(default=False, db_default=False)  # so it still settles what an audit settles
 
     class Meta:
         ordering: ClassVar = ["pk"]
@@ -124,6 +126,28 @@ class DeletedScore(models.Model):
 
     def __str__(self) -> str:
         return f"{self.source_sha256[:12]} {self.score:.2f}"
+
+
+class Confirmation(models.Model):
+    """That staff have looked at a text, and at what it was compiled to on a board, and found nothing wrong until then.
+
+    It holds for everybody's judgings of the same and outlives the submission it was about. Staff can take it back.
+    """
+
+    source_sha256 = models.CharField(max_length=64)
+    object_key = models.CharField(max_length=64, blank=True)
+    language = models.CharField(max_length=10)
+    task_version = models.ForeignKey(TaskVersion, on_delete=models.CASCADE, related_name="+")
+    device_kind = models.ForeignKey(DeviceKind, on_delete=models.CASCADE, related_name="+")
+    ruleset = models.ForeignKey(RuleSet, on_delete=models.CASCADE, related_name="+")
+    confirmed = models.DateTimeField()
+
+    class Meta:
+        ordering: ClassVar = ["confirmed", "pk"]
+        indexes: ClassVar = [models.Index(fields=["task_version", "device_kind", "source_sha256"])]
+
+    def __str__(self) -> str:
+        return f"{self.source_sha256[:12]} {self.confirmed}"
 
 
 class SpentPlace(models.Model):

@@ -67,9 +67,8 @@ class Submission(models.Model):
     )
     client_token = models.CharField(max_length=100, blank=True)  # Idempotency-Key: the same post twice is one row
     created = models.DateTimeField(auto_now_add=True, db_index=True)
-    shown_at = models.DateTimeField(null=True, blank=True)  # when it last ceased to be private, if it ever was
+    shown_at = models.DateTimeField(null=True, blank=True)  # when it last became public, unless it was so at first
     moderation = models.CharField(max_length=12, choices=Moderation, default=Moderation.OK)  # moved by `decisions.py`
-    confirmed_at = models.DateTimeField(null=True, blank=True)  # what had put it under review until then is settled
 
     objects = SubmissionQuerySet.as_manager()
 

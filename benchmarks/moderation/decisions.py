@@ -6,16 +6,16 @@ error. Nothing is deleted and no score is edited; every decision can be undone. 
 (`rejudging.py`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from benchmarks.boards import standings
+from benchmarks.boards import confirmations, standings
 from benchmarks.judgings.moves import evaluation_cancel
 from benchmarks.services import Refused
 from benchmarks.switches import switch_set
@@ -36,28 +36,19 @@ class StatusMove:
     """From which submissions a decision leads, and what it makes of them."""
 
     sources: Q
-    columns: Callable[[], Mapping[str, Moderation | datetime | None]]
+    columns: Mapping[str, Moderation]
     refusal: str
 
 
 _OK, _HIDDEN, _INVALIDATED = Moderation.OK, Moderation.HIDDEN, Moderation.INVALIDATED
 MOVES: dict[ActionKind, StatusMove] = {
-    ActionKind.HIDE: StatusMove(
-        ~Q(moderation=_HIDDEN), lambda: {"moderation": _HIDDEN}, "The submission is already hidden."
-    ),
+    ActionKind.HIDE: StatusMove(~Q(moderation=_HIDDEN), {"moderation": _HIDDEN}, "The submission is already hidden."),
     ActionKind.INVALIDATE: StatusMove(
-        ~Q(moderation=_INVALIDATED), lambda: {"moderation": _INVALIDATED}, "The submission is already invalidated."
+        ~Q(moderation=_INVALIDATED), {"moderation": _INVALIDATED}, "The submission is already invalidated."
     ),
-    ActionKind.RESTORE: StatusMove(
-        ~Q(moderation=_OK), lambda: {"moderation": _OK}, "It is neither hidden nor invalidated."
-    ),
-    ActionKind.CONFIRM: StatusMove(
-        Q(moderation=_OK), lambda: {"confirmed_at": timezone.now()}, "It is hidden or invalidated: restore it first."
-    ),
-    ActionKind.REOPEN: StatusMove(
-        Q(confirmed_at__isnull=False), lambda: {"confirmed_at": None}, "No review of this submission has been closed."
-    ),
+    ActionKind.RESTORE: StatusMove(~Q(moderation=_OK), {"moderation": _OK}, "It is neither hidden nor invalidated."),
 }
+_OF_REVIEWS = (ActionKind.CONFIRM, ActionKind.REOPEN)
 
 
 def report(submission: Submission, *, by: User, text: str) -> None:
@@ -99,12 +90,13 @@ def decide(
     with transaction.atomic():
         reports = ModerationAction.objects.open_reports().filter(submission=submission, actor__isnull=False)
         reporters = [line.actor for line in reports.select_related("actor")]
-        if kind in MOVES:
+        moves_boards = kind in MOVES or kind in _OF_REVIEWS
+        if moves_boards:
             standings.boards_held(submission)
         _move(submission, kind, seen)
         telling.report_decided(reporters, _subject(submission), kind, reason)
         log_action(kind, by, _subject(submission), submission=submission, public_reason=reason, private_note=note)
-        if kind in MOVES:
+        if moves_boards:
             standings_follow(submission)
 
 
@@ -115,7 +107,14 @@ def _move(submission: Submission, kind: ActionKind, seen: str | None) -> None:
     if kind == ActionKind.DISMISS:
         if not ModerationAction.objects.open_reports().filter(submission=submission).exists():
             raise Refused("There is no open report about this submission.")
-    elif held.filter(MOVES[kind].sources).update(**MOVES[kind].columns()) != 1:
+    elif kind == ActionKind.CONFIRM:
+        if not held.filter(moderation=_OK).exists():
+            raise Refused("It is hidden or invalidated: restore it first.")
+        confirmations.confirm(submission)
+    elif kind == ActionKind.REOPEN:
+        if not confirmations.of(submission).delete()[0]:
+            raise Refused("No review of this submission has been closed.")
+    elif held.filter(MOVES[kind].sources).update(**MOVES[kind].columns) != 1:
         raise Refused(MOVES[kind].refusal)
 
 

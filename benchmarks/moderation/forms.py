@@ -8,6 +8,7 @@ from typing import Any
 
 from django import forms
 
+from ..boards import confirmations
 from ..harness import Verdict
 from ..long_choices import LongSelect
 from ..models import Comment, DeviceKind, Method, RuleSet, Submission, Task
@@ -82,7 +83,7 @@ def possible_decisions(submission: Submission, *, reported: bool) -> list[Action
     possible = {
         ActionKind.DISMISS: reported,
         ActionKind.CONFIRM: shown,
-        ActionKind.REOPEN: submission.confirmed_at is not None,
+        ActionKind.REOPEN: confirmations.of(submission).exists(),
         ActionKind.INVALIDATE: submission.moderation != Moderation.INVALIDATED,
         ActionKind.HIDE: submission.moderation != Moderation.HIDDEN,
         ActionKind.RESTORE: not shown,

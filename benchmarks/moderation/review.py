@@ -15,6 +15,7 @@ from django.core.paginator import Page, Paginator
 from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.shortcuts import get_object_or_404
 
+from ..boards.confirmations import confirmed_rows
 from ..boards.selectors import BoardKey, kept
 from ..models import DeviceKind, Evaluation, ModerationAction, Standing, Submission, TaskVersion
 from ..querysets import HEAVY, counted
@@ -127,9 +128,8 @@ def identical_sources(page: int | str = 1) -> Page[Any]:
     counted and not keys, which that index does not hold on PostgreSQL.
     """
     often = Submission.objects.order_by().values("blob").annotate(n=Count("*")).filter(n__gt=1).values("blob")
-    unsettled = Standing.objects.filter(
-        evaluation__submission__blob__in=often, evaluation__submission__confirmed_at=None
-    ).order_by()
+    rows = Standing.objects.filter(evaluation__submission__blob__in=often).order_by()
+    unsettled = rows.exclude(confirmed_rows())
     groups: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     for pk, *same in unsettled.values_list("pk", *_SAME):
         groups[tuple(same)].append(pk)

@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
 from benchmarks import comments, selectors
+from benchmarks.boards import confirmations
 from benchmarks.models import SiteSwitch
 from benchmarks.moderation import decisions, review
 from benchmarks.moderation.forms import DecisionForm, ReasonForm, SwitchForm
@@ -62,6 +63,7 @@ def submission(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
             messages.success(request, f"{kind.label}. Leaderboards update immediately.")
             return redirect("moderate", code)
     context = {"form": form, "submission": found, "history": history, "same_source": review.same_source(found)}
+    context["confirmed"] = confirmations.of(found).last()
     context |= {"evaluations": selectors.submission_for(request.user, code)[1], "task": found.task_version.task}
     return render(request, "moderation/submission.html", context)
 

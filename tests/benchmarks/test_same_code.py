@@ -1,10 +1,9 @@
 """Another space makes no other source: what was judged of one program counts together, whatever became of its text."""
 
 import pytest
-from django.utils import timezone
 
 from benchmarks.accounts import ownership
-from benchmarks.boards import reviews, selectors, settled, standings
+from benchmarks.boards import confirmations, reviews, selectors, settled, standings
 from benchmarks.harness import Source, source_key
 from benchmarks.judgings import moves, recording
 from benchmarks.models import CodeBlob, Evaluation, Method, Refusal, Standing, Submission
@@ -92,7 +91,7 @@ def test_what_was_refused_at_another_time_never_held_the_record(judged, ann, ver
     judged(owner=ann, text="// better", speedup=1.6)
     assert [(row.score, row.under_review) for row in Standing.objects.all()] == [(1.6, False)]
     if settled:
-        Submission.objects.filter(pk=lucky.submission_id).update(confirmed_at=timezone.now())
+        confirmations.confirm(lucky.submission)
     key = selectors.board_key(version, lucky.device_kind.slug)
     assert [row.score for row in selectors.board_records(key)] == ([1.5, 9.0] if settled else [1.5, 1.6])
 
@@ -140,7 +139,7 @@ def test_a_confirmed_entry_answers_for_nothing_that_has_only_its_tokens(judged, 
     judged(submission=honest.submission, reason="audit", gate="gate-exact")
     assert not Standing.objects.get().under_review
     other = judged(owner=ann, text=CODE + "// other", gate="gate-exact")
-    assert reviews.review_reason(other, settled.Program(other).same_code(other))
+    assert reviews.review_reason(other, settled.JudgedProgram(other).same_code(other))
 
 
 @pytest.mark.parametrize("how", ["refused", "slow", "invalidated"])
@@ -169,7 +168,7 @@ def test_a_confirmation_says_nothing_of_what_its_code_has_in_common_with_a_text_
     compiled(judged(owner=bob, text="// by day\n" + CODE))
     compiled(judged(owner=bob, text="// by day\n" + CODE, verdict="TAMPERING", visibility=Visibility.PRIVATE), "x")
     assert Standing.objects.get(holder=f"user:{bob.pk}").under_review
-    Submission.objects.filter(pk=honest.submission_id).update(confirmed_at=timezone.now())
+    confirmations.confirm(honest.submission)
     standings.review_renew(honest)
     assert Standing.objects.get(holder=f"user:{bob.pk}").under_review
 
@@ -252,7 +251,7 @@ def test_rows_without_keys_are_told_apart_by_their_text(judged, ann):
     judged(owner=ann, text=CODE.replace("x", "z"), speedup=2.0)
     Submission.objects.update(source_key="")
     latest = Evaluation.objects.order_by("pk").last()
-    assert [item.pk for item in settled.Program(latest).same_code(latest).judgings] == [latest.pk]
+    assert [item.pk for item in settled.JudgedProgram(latest).same_code(latest).judgings] == [latest.pk]
 
 
 def test_the_migration_tells_apart_what_is_there(judged, ann, django_apps):

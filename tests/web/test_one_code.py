@@ -46,7 +46,7 @@ def test_what_no_verdict_was_found_for_is_of_the_code_of_its_submission(staff: U
     noisy = factories.report(Verdict.NOISY, "The times scatter too much.")
     holding = factories.claimed_for_judging(factories.GPU)
     moves.record_report(holding, noisy)
-    assert {item.pk for item in settled.Program(holding.evaluation).same_code(holding.evaluation).judgings} == {
+    assert {item.pk for item in settled.JudgedProgram(holding.evaluation).same_code(holding.evaluation).judgings} == {
         first.pk,
         second.pk,
     }

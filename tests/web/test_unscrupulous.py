@@ -122,10 +122,9 @@ def test_whoever_owns_a_confirmed_copy_cannot_take_the_confirmation_from_others(
     else:
         decisions.decide(copy.submission, ActionKind.CONFIRM, by=staff, reason="looked at it")
     assert not by("honest").under_review
-    with pytest.raises(services.Refused, match="holds for everybody"):
-        ownership.submission_delete(Submission.objects.get(pk=copy.submission_id))
-    if how != "audited":  # nothing hands an audit on
-        ownership.account_delete(User.objects.get(username="eve"), keep_submissions=False)
+    ownership.submission_delete(Submission.objects.get(pk=copy.submission_id))
+    assert not by("honest").under_review, by("honest").review_reason
+    ownership.account_delete(User.objects.get(username="eve"), keep_submissions=False)
     assert not by("honest").under_review, by("honest").review_reason
 
 
@@ -319,9 +318,9 @@ def test_what_is_settled_of_one_text_is_worked_out_once_for_all_its_holders(monk
     made = []
 
     class Counted(settled.SameCode):
-        def __init__(self, judgings: Any) -> None:
+        def __init__(self, *args: Any) -> None:
             made.append(self)
-            super().__init__(judgings)
+            super().__init__(*args)
 
     for name in range(8):
         last = enter(f"holder{name}", replayed(2.0), SAME)

@@ -1,0 +1,47 @@
+"""What staff have confirmed: written when they close a review, and taken back when they reopen it.
+
+A confirmation belongs to no submission. It is of a text, and of what the text was compiled to, on a board. Does NOT
+say what a confirmation settles (`settled.py`).
+"""
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.utils import timezone
+
+from ..harness import read_alike
+from ..models import Confirmation, Submission
+
+_BOARD = ("task_version", "device_kind", "ruleset")
+
+
+def confirm(submission: Submission) -> None:
+    """All that it was judged to until now. What its text is compiled to later nobody has seen."""
+    judged = submission.evaluations.exclude(verdict="").order_by()
+    about = {"source_sha256": submission.blob_id, "language": submission.language, "confirmed": timezone.now()}
+    columns = (*(f"{name}_id" for name in _BOARD), "object_key")
+    seen = judged.values(*columns).distinct()
+    Confirmation.objects.bulk_create(Confirmation(**about, **row) for row in seen)
+
+
+def of(submission: Submission) -> QuerySet[Confirmation]:
+    """Those that hold for it: of its text or of what it was compiled to, where it was judged."""
+    like = Q(pk=None)
+    judged = submission.evaluations.exclude(verdict="").order_by()
+    for *board, object_key in judged.values_list(*_BOARD, "object_key").distinct():
+        same = Q(source_sha256=submission.blob_id) | (Q(object_key=object_key) & ~Q(object_key=""))
+        like |= same & Q(**dict(zip(_BOARD, board, strict=True)))
+    return Confirmation.objects.filter(like, language__in=read_alike(submission.language))
+
+
+def no_open_gate() -> Q:
+    """Evaluations that no gate holds, or whose text or compiled code was confirmed after they ended."""
+    board = {name: OuterRef(name) for name in _BOARD}
+    later = Confirmation.objects.filter(confirmed__gte=OuterRef("finished"), **board)
+    same = Q(source_sha256=OuterRef("submission__blob")) | (Q(object_key=OuterRef("object_key")) & ~Q(object_key=""))
+    return Q(gated=False) | Q(Exists(later.filter(same, language=OuterRef("submission__language"))))
+
+
+def confirmed_rows() -> Q:
+    """Standings whose text has been confirmed on their board."""
+    board = {name: OuterRef(name) for name in _BOARD}
+    text = OuterRef("evaluation__submission__blob")
+    return Q(Exists(Confirmation.objects.filter(source_sha256=text, **board)))
