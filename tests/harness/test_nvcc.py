@@ -12,7 +12,7 @@ from benchmarks.harness.compilers import builds, nvcc
 from benchmarks.harness.compilers.builds import Build
 from benchmarks.harness.compilers.missing_names import more_headers_may_help
 from benchmarks.harness.compilers.nvcc import Nvcc, needs, operator_headers, with_resources
-from benchmarks.harness.compilers.nvcc_plan import MODULE_ID, parallel_script
+from benchmarks.harness.compilers.nvcc_plan import MODULE_ID, NvccPlan, plan_of
 from benchmarks.harness.compilers.toolchain import Compilation, KernelResources, torch_folder
 from tests.built import Kept
 
@@ -22,13 +22,14 @@ PLAN = """\
 #$ _SPACE_=
 #$ PATH=/opt/cuda/bin:/usr/bin
 #$ CICC_PATH=/opt/cuda/nvvm/bin
-#$ gcc -E "a.cu" -o "/tmp/a.cpp4.ii"
-#$ cudafe++ --gen_module_id_file --module_id_file_name "/tmp/a.module_id" "/tmp/a.cpp4.ii"
-#$ gcc -D__CUDA_ARCH__=900 -E "a.cu" -o "/tmp/a.cpp1.ii"
-#$ "$CICC_PATH/cicc" --module_id_file_name "/tmp/a.module_id" "/tmp/a.cpp1.ii" -o "/tmp/a.ptx"
-#$ ptxas -v "/tmp/a.ptx" -o "/tmp/a.cubin"
+#$ gcc -E "a.cu" -o "/p/a.cpp4.ii"
+#$ cudafe++ --gen_c_file_name "/p/a.cudafe1.cpp" --gen_module_id_file --module_id_file_name "/p/id" "/p/a.cpp4.ii"
+#$ gcc -D__CUDA_ARCH__=900 -E "a.cu" -o "/p/a.cpp1.ii"
+#$ "$CICC_PATH/cicc" --module_id_file_name "/p/id" --stub_file_name "/p/a.stub.c" "/p/a.cpp1.ii" -o "/p/a.ptx"
+#$ ptxas -v "/p/a.ptx" -o "/p/a.cubin"
+#$ fatbinary --embedded-fatbin="/p/a.fatbin.c"
 #$ rm /tmp/a.fatbin
-#$ gcc -c -x c++ "/tmp/a.cudafe1.cpp" -o "a.o"
+#$ gcc -c -x c++ "/p/a.cudafe1.cpp" -o "a.o"
 """
 ASSEMBLER = """\
 ptxas info    : 0 bytes gmem
@@ -52,29 +53,38 @@ def compiler(sandbox: None) -> None:
         pytest.skip(str(error))
 
 
-def test_both_front_ends_run_at_once() -> None:
-    script = parallel_script(PLAN, "/place") or ""
-    host, rest = script.split("> /place/host.log 2>&1 &")
-    device, last = rest.split("> /place/device.log 2>&1")
-    assert "export PATH=/opt/cuda/bin:/usr/bin" in host
-    assert [word in host for word in ("a.cpp4.ii", "cudafe++", "cicc")] == [True, True, False]
-    assert [word in device for word in ("a.cpp1.ii", "cicc", "ptxas", "a.cudafe1.cpp")] == [True, True, True, False]
-    assert "a.cudafe1.cpp" in last
+def planned() -> NvccPlan:
+    plan = plan_of(PLAN)
+    assert plan is not None
+    return plan
+
+
+def test_each_front_end_has_its_own_steps() -> None:
+    plan = planned()
+    assert all("export PATH=/opt/cuda/bin:/usr/bin" in part for part in (plan.host, plan.device, plan.last))
+    assert [word in plan.host for word in ("a.cpp4.ii", "cudafe++", "cicc")] == [True, True, False]
+    device = [word in plan.device for word in ("a.cpp1.ii", "cicc", "ptxas", "a.cudafe1.cpp")]
+    assert device == [True, True, True, False]
+    assert "a.cudafe1.cpp" in plan.last
+    assert (plan.host_file, plan.device_files) == ("/p/a.cudafe1.cpp", ("/p/a.stub.c", "/p/a.fatbin.c"))
 
 
 def test_the_module_id_is_given_and_not_made() -> None:
-    script = parallel_script(PLAN, "/place") or ""
-    assert "--gen_module_id_file" not in script
-    assert script.count(f'--module_id_file_name "{MODULE_ID}"') == 2
+    plan = planned()
+    assert "--gen_module_id_file" not in plan.host
+    assert all(part.count(f'--module_id_file_name "{MODULE_ID}"') == 1 for part in (plan.host, plan.device))
 
 
-@pytest.mark.parametrize("without", ["cudafe++", "cicc", "--gen_module_id_file", "#$ gcc -c"])
+LEFT = ["cudafe++", "cicc", "--gen_module_id_file", "#$ gcc -c", "--gen_c_file_name", "--stub_file_name", "--embedded"]
+
+
+@pytest.mark.parametrize("without", LEFT)
 def test_steps_of_another_form_are_left_to_nvcc(without: str) -> None:
-    assert parallel_script(PLAN.replace(without, "other"), "/place") is None
+    assert plan_of(PLAN.replace(without, "other")) is None
 
 
 def test_what_nvcc_says_in_place_of_steps_is_no_plan() -> None:
-    assert parallel_script("nvcc fatal   : Unsupported gpu architecture 'compute_12a'\n", "/place") is None
+    assert plan_of("nvcc fatal   : Unsupported gpu architecture 'compute_12a'\n") is None
 
 
 def test_what_each_kernel_uses_moves_from_the_log_to_records() -> None:

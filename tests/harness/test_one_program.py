@@ -5,12 +5,15 @@ its builds may differ, and have two keys then.
 """
 
 import functools
-import re
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +30,8 @@ from benchmarks.harness.child.shell import load_file
 from benchmarks.harness.compilers import builds, nvcc, toolchain
 from benchmarks.harness.compilers.builds import Build
 from benchmarks.harness.compilers.identity import object_key
-from benchmarks.harness.compilers.nvcc_plan import parallel_script
+from benchmarks.harness.compilers.nvcc_plan import NvccPlan, plan_of
+from benchmarks.harness.errors import IsolationError
 from benchmarks.harness.sandbox import isolation
 
 pytestmark = pytest.mark.sandbox
@@ -103,29 +107,139 @@ def test_an_assembler_reads_nothing_that_changes(root: Path) -> None:
     assert [path for path in CHANGING if f"file not found: {path}" not in made.log] == []
 
 
-FILES_OF_NVCC = ("host.log", "device.log", "a.o", "tmpxft_00000002_00000000-6_kbench_submission.cpp1.ii")
+def slow(monkeypatch: pytest.MonkeyPatch, front: str, plans: list[NvccPlan] | None = None) -> None:
+    """As on a machine whose processors have no time for one of nvcc's front ends."""
+
+    def planned(dryrun: str) -> NvccPlan | None:
+        plan = plan_of(dryrun)
+        assert plan is not None
+        if plans is not None:
+            plans.append(plan)
+        return replace(plan, **{front: f"sleep 4\n{getattr(plan, front)}"})
+
+    monkeypatch.setattr(nvcc, "plan_of", planned)
+
+
+SEES_THE_OTHER = """
+#ifdef __CUDA_ARCH__
+#if {of_host}
+#error the device's front end sees what that of the host has made
+#endif
+#elif {of_device}
+#error the host's front end sees what that of the device has made
+#endif
+"""
 
 
 def test_no_front_end_of_nvcc_sees_files_of_the_other(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They run side by side, so what one sees of the other depends on the moment."""
-    scripts = []
+    plans: list[NvccPlan] = []
+    with monkeypatch.context() as patched:
+        slow(patched, "host", plans)
+        built(PLAIN, root, "cuda")
+    of_host, of_device = (
+        " || ".join(f'__has_include("{name}")' for name in names)
+        for names in ((plans[0].host_file,), plans[0].device_files)
+    )
+    asks = PLAIN + SEES_THE_OTHER.format(of_host=of_host, of_device=of_device)
+    for front in ("host", "device"):
+        with monkeypatch.context() as patched:
+            slow(patched, front)
+            made = built(asks, root, "cuda")
+        assert made.binary is not None, made.log
 
-    def kept(dryrun: str, place: str) -> str | None:
-        scripts.append((dryrun, place))
-        return parallel_script(dryrun, place)
 
-    monkeypatch.setattr(nvcc, "parallel_script", kept)
-    asks = "".join(f'#if __has_include("/tmp/{name}")\n#error {name} is there\n#endif\n' for name in FILES_OF_NVCC)
-    made = built(PLAIN + asks, root, "cuda")
-    assert made.binary is not None, made.log
-    ((dryrun, place),) = scripts
-    assert re.fullmatch("/[a-z]+/[0-9a-f]{32}", place)
-    scratch = str(Path(place).parent)
-    written = re.findall(rf'"{scratch}/[^"]*', dryrun)
-    assert written
-    assert all(path.startswith(f'"{place}/') for path in written)
-    assert place not in made.log
-    assert place.encode() not in made.binary.read_bytes()
+# g++ -E leaves a lone backslash at the end of a line; EDG joins the lines, and %: is # to it. The host's preprocessor
+# prints the name of the file in front of each warning, and a text chooses this name.
+BY_THE_MOMENT = """
+#define P %\\/**/
+constexpr int factor = 2;
+namespace inner {
+#ifdef __CUDA_ARCH__
+P
+: include "host.log"
+#endif
+__global__ void kernel(float* y) { y[threadIdx.x] *= factor; }
+}
+#ifndef __CUDA_ARCH__
+#line 1 "constexpr int factor = 3; //"
+#warning here
+#endif
+"""
+
+
+def test_no_directive_that_is_left_includes_what_lies_beside_its_input(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow(monkeypatch, "device")
+    made = built(PLAIN + BY_THE_MOMENT, root, "cuda")
+    assert made.binary is None
+    assert 'cannot open source file "host.log"' in made.log
+
+
+HIDDEN_NAMES = (
+    PLAIN
+    + """
+static __device__ float kept[4];
+namespace { __global__ void kernel(float* y) { kept[threadIdx.x] += y[0]; y[threadIdx.x] = kept[threadIdx.x]; } }
+void starts(float* y) { kernel<<<1, 4>>>(y); }
+"""
+)
+
+
+def test_a_text_is_one_program_also_where_nvcc_was_killed_before_it_told_its_steps(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = built(HIDDEN_NAMES, root, "cuda")
+    real, asked = nvcc.Workshop.run, []
+
+    def killed_once(self: Any, argv: Any, room: Any, **rest: Any) -> Any:
+        argv = list(argv)
+        made = real(self, argv, room, **rest)
+        asked.append("--dryrun" in argv)
+        return nvcc.Compilation(-signal.SIGKILL, "") if asked.count(True) == 1 and asked[-1] else made
+
+    monkeypatch.setattr(nvcc.Workshop, "run", killed_once)
+    shutil.rmtree(root / "cache/builds")
+    (root / "cache/builds").mkdir()
+    again = built(HIDDEN_NAMES, root, "cuda")
+    assert asked.count(True) == 2
+    source = Source(HIDDEN_NAMES, "cuda")
+    assert object_key(source, again) == object_key(source, usual)
+
+
+def files_of_the_host() -> list[str]:
+    """The list of all libraries, which each installation changes, and files that an operator has put there by hand."""
+    places = ("/usr/local/etc", "/usr/local/bin", "/usr/local/share")
+    found = [path for place in places for path in Path(place).rglob("*")]
+    own = [str(path) for path in found if path.is_file() and not path.is_symlink() and os.access(path, os.R_OK)]
+    return ["/etc/ld.so.cache", *own[:3]]
+
+
+def test_a_compiler_reads_nothing_that_belongs_to_the_host(root: Path) -> None:
+    """It quotes what it does not understand, and an assembler puts any file into the program."""
+    for path in files_of_the_host():
+        made = built(PLAIN + f'asm(".pushsection .rodata\\n.incbin \\"{path}\\",0,4\\n.popsection");\n', root)
+        assert made.binary is None, path
+        assert f"file not found: {path}" in made.log
+    included = "".join(f'#include "{path}"\n' for path in files_of_the_host())
+    log = built(included + PLAIN, root).log
+    assert log.count("No such file or directory") == 1, log  # g++ stops at the first one
+
+
+def test_compilers_have_the_same_stack_whatever_a_worker_has(tmp_path: Path, sandbox: None) -> None:
+    room, log = isolation.Room(python=False, system=False), tmp_path / "log"
+    child = isolation.spawn(["sh", "-c", "ulimit -Ss; ulimit -Hs"], room, log)
+    while child.wait(0.1) is None:
+        pass
+    child.kill()
+    assert child.log_tail(100).split() == ["65536", "65536"]
+
+
+def test_a_worker_with_too_small_a_stack_builds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolation.resource, "getrlimit", lambda _: (8 << 20, 8 << 20))
+    with pytest.raises(IsolationError, match="stack of 67108864 bytes"):
+        isolation._limits(isolation.Room(system=False))
 
 
 RENAMED = """

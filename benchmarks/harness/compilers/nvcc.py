@@ -13,17 +13,19 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
 from ..errors import SupervisorError
 from ..rules import Rules
-from ..sandbox.isolation import inside
+from ..sandbox.isolation import Room, inside, isolation_in_force
 from ..source import Source
 from .missing_names import more_headers_may_help
-from .nvcc_plan import MODULE_ID, NOT_SIDE_BY_SIDE, parallel_script
+from .nvcc_plan import MODULE_ID, NvccPlan, plan_of
 from .toolchain import (
     CONSTANT_MACROS,
     HEADERS,
@@ -32,7 +34,6 @@ from .toolchain import (
     Compilation,
     KernelResources,
     Workshop,
-    digest,
     fallback,
     headers_fingerprint,
     host_compiler,
@@ -68,6 +69,8 @@ _NEEDS = {
 }
 _USES_NAMESPACE = re.compile(r"\busing\s+namespace\s+(?:at|torch)\b")
 _NVCC_OF_PIP = ("cu13", "cu12")
+_REVISION = "each front end in a sandbox of its own"  # of how builds are made: what was built otherwise is not used
+_DIGITS = 12  # of the size of a file
 
 
 class Nvcc:
@@ -91,6 +94,7 @@ class Nvcc:
 
     def fingerprint(self, rules: Rules) -> tuple[str, ...]:
         return (
+            _REVISION,
             *self._flags(rules),
             *LINKING,
             *_includes("stock"),
@@ -112,17 +116,7 @@ class Nvcc:
         return _demangled(with_resources(outcome), shop)
 
     def _attempt(self, shop: Workshop, tier: str, texts: Mapping[str, str], library: Library) -> Compilation:
-        made = self._made(shop, tier, texts, library, side_by_side=self._side_by_side)
-        if made.exit_code == NOT_SIDE_BY_SIDE:
-            made = self._made(shop, tier, texts, library, side_by_side=False)
-        return made
-
-    def _made(
-        self, shop: Workshop, tier: str, texts: Mapping[str, str], library: Library, *, side_by_side: bool
-    ) -> Compilation:
-        folders, scratch = {**packages(), **_cuda_packages(), **library.folders}, shop.scratch
-        # one front end must not be able to name the files of the other one, which runs beside it
-        place = f"{scratch}/{digest(*texts.values())[:32]}"
+        folders, place = {**packages(), **_cuda_packages(), **library.folders}, shop.scratch
         compiling = [
             "env",
             f"TMPDIR={place}",
@@ -135,24 +129,21 @@ class Nvcc:
             "-o",
             f"{place}/a.o",
         ]
-        script = self._script(compiling, folders, shop, place) if side_by_side else None
-        if script is not None:
-            texts = {**texts, MODULE_ID: f"_{MODULE}"}
-            compiling = ["sh", "-c", script]
-        shop.give(texts)
-        made = f"{place}/{self.binary}"
+        made, target, room = f"{place}/{self.binary}", shop.folder / self.binary, shop.room(folders)
         linking = [host_compiler(), *LINKING, f"{place}/a.o", "-o", made, "-Wl,--as-needed", "-fopenmp", *_linking()]
         linking += library.linking
-        steps = [["mkdir", "-p", place], compiling, linking]
-        outcome = shop.make(steps, made, shop.room(folders), shop.folder / self.binary)
-        return replace(outcome, log=outcome.log.replace(place, scratch))
-
-    def _script(self, compiling: list[str], folders: dict[Path, str], shop: Workshop, place: str) -> str | None:
-        """nvcc's steps for an empty file, so that no source can influence them."""
-        shop.give({f"{MODULE}.cu": ""})
-        asking = f"mkdir -p {shlex.quote(place)} && exec {shlex.join([*compiling, '--dryrun'])}"
-        told = shop.run(["sh", "-c", asking], shop.room(folders))
-        return parallel_script(told.log, place)
+        if not self._side_by_side:
+            shop.give(texts)
+            return shop.make([compiling, linking], made, room, target)
+        shop.give({f"{MODULE}.cu": ""})  # so that no source can influence the steps
+        told = shop.run([*compiling, "--dryrun"], room)
+        if told.exit_code != 0:
+            return told
+        plan = plan_of(told.log)
+        shop.give({**texts, MODULE_ID: f"_{MODULE}"})
+        if plan is None:
+            return shop.make([compiling, linking], made, room, target)
+        return _side_by_side(plan, place, linking, shop, room)
 
     def _flags(self, rules: Rules) -> list[str]:
         number = self._target.removeprefix("sm_").rstrip("a")
@@ -162,6 +153,51 @@ class Nvcc:
         code = [f"-gencode=arch=compute_{number},code={wanted}", *(_READABLE if self._readable else ())]
         code.append(f"-Xcompiler={','.join(CONSTANT_MACROS)}")
         return [*rules.compile.cuda_flags, *code, *_DEFINES, "-Xptxas", "-v", "-ccbin", host_compiler()]
+
+
+def _side_by_side(plan: NvccPlan, place: str, linking: list[str], shop: Workshop, room: Room) -> Compilation:
+    """Both front ends at once in sandboxes of their own, and what is left in a third one with what they have made."""
+    for_host, for_device = (shop.folder / name for name in ("host", "device"))
+    for file in (for_host, for_device):
+        file.unlink(missing_ok=True)  # made with other headers
+    joined = f"{place}/joined"
+    joining = f"exec > {joined}; wc -c < {plan.device_files[0]}; cat {shlex.join(plan.device_files)}"
+    is_over = threading.Event()
+    with ThreadPoolExecutor(1) as beside:
+        other = replace(shop, cancelled=is_over.is_set)
+        running = beside.submit(other.make, [_shell(plan.host, place)], plan.host_file, room, for_host)
+        try:
+            device = shop.make([_shell(plan.device, place), ["sh", "-c", joining]], joined, room, for_device)
+        finally:
+            if shop.cancelled():
+                is_over.set()
+    host = running.result()
+    if host.exit_code != 0:
+        return host
+    log = host.log + device.log
+    if device.exit_code != 0:
+        return replace(device, log=log)
+    if isolation_in_force().strong:  # or all have one folder
+        given = dict(zip(_parted(for_device), plan.device_files, strict=True)) | {for_host: plan.host_file}
+        for file in given:
+            os.utime(file, (0, 0))  # which was made first is nobody's business
+        room = replace(room, read_only={**room.read_only, **given})
+    last = shop.make([_shell(plan.last, place), linking], f"{place}/{Nvcc.binary}", room, shop.folder / Nvcc.binary)
+    return replace(last, log=log + last.log)
+
+
+def _parted(joined: Path) -> tuple[Path, Path]:
+    """Two files that were written one behind the other, and the size of the first one in front of them."""
+    size, _, both = joined.read_bytes().partition(b"\n")
+    first, second = joined.with_name("device-first"), joined.with_name("device-second")
+    end = int(size[:_DIGITS])
+    first.write_bytes(both[:end])
+    second.write_bytes(both[end:])
+    return first, second
+
+
+def _shell(script: str, place: str) -> list[str]:
+    return ["env", f"TMPDIR={place}", "sh", "-c", script]
 
 
 def environment() -> dict[str, str]:

@@ -1,73 +1,44 @@
-"""Runs the steps of nvcc with its two front ends in parallel.
+"""nvcc's steps, divided so that its two front ends can run in parallel, each in a sandbox of its own.
 
 nvcc reads a source once for the host and once for the device, one after the other, although they are independent.
-`nvcc --dryrun` prints the steps; this module turns them into a shell script that runs both at once. Not covered: what
-the steps are called with, which stays as nvcc says; a list of another form gives None, and nvcc then runs as usual.
+`nvcc --dryrun` prints the steps. Not covered: what the steps are called with, which stays as nvcc says; a list of
+another form gives None, and nvcc then runs as usual.
 """
 
 import re
 import shlex
+from dataclasses import dataclass
 
 MODULE_ID = "module_id"
 _SETTING = re.compile(r"([A-Z_]+)=(.*)")
 _WANTED = ("PATH", "LD_LIBRARY_PATH", "CICC_PATH")
 _WRITES_ID = "--gen_module_id_file"
 _ID_FILE = re.compile(r'--module_id_file_name "[^"]*"')
+_FOR_HOST = re.compile(r'--gen_c_file_name "([^"]+)"')  # what cudafe++ writes
+_FOR_DEVICE = (re.compile(r'--stub_file_name "([^"]+)"'), re.compile(r'--embedded-fatbin="([^"]+)"'))
 
 
-def parallel_script(dryrun: str, place: str) -> str | None:
-    """A script for `sh` that does what the printed steps do; None if they are not the expected ones.
+@dataclass(frozen=True)
+class NvccPlan:
+    """Commands of the host's front end, of the device's compiler, and the one that needs what both have written.
 
-    What it keeps on the way lies in the folder `place`, which has to exist. Names of internal symbols come from
-    the file `module_id`, which has to exist too; nvcc would make it in passing.
+    The two must not see each other's files: a text that could would be compiled to what the other one had written by
+    then. Names of internal symbols come from the file `module_id`, which has to lie where the commands start; nvcc
+    would make it in passing.
     """
+
+    host: str
+    device: str
+    last: str
+    host_file: str
+    device_files: tuple[str, ...]
+
+
+def plan_of(dryrun: str) -> NvccPlan | None:
+    """The plan for the printed steps; None if they are not the expected ones."""
     lines = [line.removeprefix("#$ ") for line in dryrun.splitlines() if line.startswith("#$ ")]
     steps = [line for line in lines if not _SETTING.match(line) and not line.startswith("rm ")]
-    parts = _parts([_ID_FILE.sub(f'--module_id_file_name "{MODULE_ID}"', step) for step in steps])
-    if parts is None:
-        return None
-    settings = [found for line in lines if (found := _SETTING.match(line)) and found[1] in _WANTED]
-    exports = "\n".join(f"export {found[1]}={shlex.quote(found[2])}" for found in settings)
-    host, device, last = (" &&\n".join(map(_looked_at, part)) for part in parts)
-    return _SCRIPT.format(exports=exports, place=shlex.quote(place), host=host, device=device, last=last)
-
-
-NOT_SIDE_BY_SIDE = 97  # the exit code if a text may let one front end read what the other one is writing
-# A macro that expands to # makes a directive of a line that the preprocessor has left, and EDG obeys it. The # stands
-# behind a space. Assembly in a string may look like that, too.
-_DIRECTIVE = r"^[[:space:]]+(#|%:|[?][?]=)"
-_HARMLESS = rf"{_DIRECTIVE}[[:space:]]*(pragma|ident|[0-9])"
-_PREPROCESSED = re.compile(r'-o "([^"]+\.ii)"')
-_SCRIPT = """\
-{exports}
-export TMPDIR={place}
-{{
-{host}
-}} > {place}/host.log 2>&1 &
-host=$!
-{{
-{device}
-}} > {place}/device.log 2>&1
-device=$?
-wait $host || {{ code=$?; cat {place}/host.log; exit $code; }}
-cat {place}/host.log {place}/device.log
-rm {place}/host.log {place}/device.log
-[ $device = 0 ] || exit $device
-{last}
-"""
-
-
-def _looked_at(step: str) -> str:
-    """The step, and behind a preprocessor an end where a front end would obey a directive that is left."""
-    made = _PREPROCESSED.search(step)
-    if made is None or " -E " not in step:
-        return step
-    looking = f"grep -E {shlex.quote(_DIRECTIVE)} {shlex.quote(made[1])} | grep -qvE {shlex.quote(_HARMLESS)}"
-    return f"{step} &&\n{{ if {looking}; then exit {NOT_SIDE_BY_SIDE}; fi; }}"
-
-
-def _parts(steps: list[str]) -> tuple[list[str], list[str], list[str]] | None:
-    """Steps of the host's front end, of the device's compiler, and the one that needs both."""
+    steps = [_ID_FILE.sub(f'--module_id_file_name "{MODULE_ID}"', step) for step in steps]
     fronts = [number for number, step in enumerate(steps) if "cudafe++ " in step]
     if len(fronts) != 1 or _WRITES_ID not in steps[fronts[0]]:
         return None
@@ -75,4 +46,12 @@ def _parts(steps: list[str]) -> tuple[list[str], list[str], list[str]] | None:
     host, device, last = steps[:after], steps[after:-1], steps[-1:]
     if not any("/cicc" in step for step in device) or not last or " -c " not in last[0]:
         return None
-    return [step.replace(_WRITES_ID, "") for step in host], device, last
+    made = _FOR_HOST.search(host[-1])
+    passed_on = [pattern.search("\n".join(device)) for pattern in _FOR_DEVICE]
+    if made is None or None in passed_on:
+        return None
+    settings = [found for line in lines if (found := _SETTING.match(line)) and found[1] in _WANTED]
+    exports = [f"export {found[1]}={shlex.quote(found[2])}" for found in settings]
+    host[-1] = host[-1].replace(_WRITES_ID, "")
+    for_host, for_device, for_last = ("\n".join([*exports, " &&\n".join(part)]) for part in (host, device, last))
+    return NvccPlan(for_host, for_device, for_last, made[1], tuple(found[1] for found in passed_on if found))

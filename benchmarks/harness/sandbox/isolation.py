@@ -11,6 +11,7 @@ import functools
 import json
 import os
 import platform
+import resource
 import shutil
 import signal
 import subprocess
@@ -34,7 +35,9 @@ CHILD_FOLDER = _HARNESS / "child"
 _PROTOCOL = _HARNESS / "protocol.py"
 _DTYPES = _HARNESS / "dtypes.py"
 _ROOT_LINKS = ("bin", "sbin", "lib", "lib64")
-_SHARED_FILES = ("/etc/ld.so.cache", "/etc/alternatives")
+_SHARED_FILES = ("/etc/alternatives",)
+_LIBRARIES = "/etc/ld.so.cache"  # libraries are found without it, as long as they lie where the system has its own
+_LOCAL = "/usr/local"
 _PROCESSORS = "/sys/devices/system/cpu"
 # An Arm compiler's -march=native reads it, and it always says the same; on x86-64 it has the clock rate of the moment
 _NATIVE = ("/proc/cpuinfo",) if platform.machine() == "aarch64" else ()
@@ -48,6 +51,7 @@ _DEVICE_LINKS = {
 }
 # An examination with torch.compile needs 8, and numpy starts a thread for each core in every process of Python
 TASKS_MAX = 256 + 4 * (os.cpu_count() or 1)
+_STACK_BYTES = 64 << 20
 _KILL_WAIT_S = 30.0  # a driver first ends what the process left on a GPU
 # Python ignores its own variables in isolated mode, so a child looks at ours
 _WRITE_BITS = 0o222
@@ -86,8 +90,9 @@ class Room:
     tasks: int = TASKS_MAX  # processes and threads at a time
     cores: tuple[int, ...] = ()
     python: bool = True  # the interpreter and torch are there
-    # /proc, what Linux tells of the processors, and random numbers as files. A program whose result shall depend on
-    # what it was given alone must not see them.
+    # /proc, what Linux tells of the processors, random numbers as files, the list of the machine's libraries, what an
+    # operator has put into /usr/local, and the worker's limit of the stack. A program whose result shall depend on what
+    # it was given alone must not see them.
     system: bool = True
 
 
@@ -314,8 +319,10 @@ def _environment(room: Room) -> dict[str, str]:
 
 def _limits(room: Room) -> dict[str, int]:
     address_space = {} if room.memory_bytes is None else {"RLIMIT_AS": room.memory_bytes}
+    stack = {} if room.system else {"RLIMIT_STACK": _stack_bytes()}
     return {
         **address_space,
+        **stack,
         "RLIMIT_FSIZE": room.file_bytes,
         "RLIMIT_CPU": room.cpu_s,
         "RLIMIT_CORE": 0,
@@ -324,6 +331,14 @@ def _limits(room: Room) -> dict[str, int]:
         "RLIMIT_SIGPENDING": 256,
         "RLIMIT_MSGQUEUE": 0,
     }
+
+
+def _stack_bytes() -> int:
+    """As much as g++ takes if it may. Raises IsolationError where a worker may have less: it would build otherwise."""
+    most = resource.getrlimit(resource.RLIMIT_STACK)[1]
+    if most not in (resource.RLIM_INFINITY, -1) and most < _STACK_BYTES:
+        raise IsolationError(f"compilers need a stack of {_STACK_BYTES} bytes, and this worker may have {most}")
+    return _STACK_BYTES
 
 
 def _bubblewrap(room: Room) -> list[str]:
@@ -335,7 +350,9 @@ def _bubblewrap(room: Room) -> list[str]:
         command += ["--dev-bind", str(node), str(node)]
     command += _system(room) if room.system else _read_only(_NATIVE)
     command += ["--ro-bind", "/usr", "/usr", *_root_links()]
-    command += _read_only(_SHARED_FILES)
+    command += _read_only((*_SHARED_FILES, _LIBRARIES) if room.system else _SHARED_FILES)
+    if not room.system and not _compiler_is_local():
+        command += ["--size", "4096", "--tmpfs", _LOCAL, "--remount-ro", _LOCAL]
     for prefix in _python_prefixes() if room.python else ():
         command += ["--ro-bind", prefix, prefix]
     for source, target in room.read_only.items():
@@ -373,6 +390,13 @@ def _settings_read_only() -> list[str]:
         if not is_process and (entry.is_dir() or entry.stat().st_mode & _WRITE_BITS):
             command += ["--ro-bind", str(entry), str(entry)]
     return command
+
+
+@functools.cache
+def _compiler_is_local() -> bool:
+    """Whether the compiler lies where an operator puts what is no part of the system; CUDA has its own mount."""
+    found = next(filter(None, map(shutil.which, ("g++", "c++", "clang++"))), "")
+    return str(Path(found).resolve()).startswith(f"{_LOCAL}/")
 
 
 def _root_links() -> list[str]:
