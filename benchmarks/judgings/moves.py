@@ -211,6 +211,7 @@ def evaluation_cancel(evaluation: Evaluation, why: str) -> bool:
     with transaction.atomic():
         ended = _move(evaluation.pk, State.CANCELLED, reason_text=why, finished=timezone.now(), claim=None, **_NO_STAGE)
         if ended:
+            quotas.count_cancelled(evaluation)
             _after_end(evaluation)
     return ended
 

@@ -151,10 +151,14 @@ class Confirmation(models.Model):
 
 
 class SpentPlace(models.Model):
-    """A public place of a day that no submission of the day shows: it was deleted or hidden again, or is older."""
+    """A place of a day that is counted although no row need show it any more.
+
+    One that was `cancelled`, or a public place: its submission was deleted or hidden again, or is older than the day.
+    """
 
     payer = models.ForeignKey(Payer, on_delete=models.CASCADE, related_name="spent_places")
-    submitted = models.DateTimeField(db_index=True)
+    submitted = models.DateTimeField(db_index=True)  # of a cancelled one, when it was cancelled
+    cancelled = models.BooleanField(default=False, db_default=False)
 
     class Meta:
         ordering: ClassVar = ["-submitted", "-pk"]

@@ -57,10 +57,11 @@ PUBLIC = MeterKind(
 )
 CANCELLED = MeterKind(
     "cancelled-per-day",
-    "Cancelled submissions in 24 hours",
-    "submissions",
+    "Cancelled evaluations in 24 hours",
+    "evaluations",
     "KBENCH_PUBLIC_PER_DAY",
-    "You have cancelled {limit} of your submissions of the last 24 hours, which is the limit. Try again in {wait}.",
+    "You have cancelled {limit} of your submissions and other evaluations within 24 hours, which is the limit. "
+    "Try again in {wait}.",
 )
 JUDGING = MeterKind(
     "judging-seconds-per-day",
@@ -160,6 +161,13 @@ def keep_place(submission: Submission) -> None:
         SpentPlace.objects.create(payer=payer, submitted=submission.created)
 
 
+def count_cancelled(evaluation: Evaluation) -> None:
+    """Remember that what its author had asked for was cancelled, also when the submission is deleted."""
+    payer = evaluation.submission.payer
+    if payer is not None and evaluation.reason in CHARGED_REASONS:
+        SpentPlace.objects.create(payer=payer, submitted=timezone.now(), cancelled=True)
+
+
 def forget_places() -> int:
     """Drop what counts for nobody any more. How many that were."""
     return SpentPlace.objects.filter(submitted__lt=timezone.now() - DAY).delete()[0]
@@ -191,8 +199,7 @@ def _in_flight(payer: Payer) -> QuotaUse:
 def _public_per_day(payer: Payer) -> QuotaUse:
     """What was deleted counts still, and of what was our own fault what is beyond the refunds of a day."""
     places = _public_places(payer, settings.KBENCH_REFUNDS_PER_DAY)
-    spent = SpentPlace.objects.filter(payer=payer.pk or 0, submitted__gte=timezone.now() - DAY)
-    created = [*places.values_list("submission__created", flat=True), *spent.values_list("submitted", flat=True)]
+    created = [*places.values_list("submission__created", flat=True), *_spent(payer, cancelled=False)]
     created.sort(reverse=True)
     return _meter(payer, PUBLIC, len(created), lambda limit: created[limit - 1] + DAY)
 
@@ -207,12 +214,15 @@ def _public_places(payer: Payer, forgiven: int) -> EvaluationQuerySet:
 
 
 def _cancelled_per_day(payer: Payer) -> QuotaUse:
-    """They cost no time on a device, but each keeps a text. Nobody is shown this meter before it is full."""
-    since = timezone.now() - DAY
-    first = (EvaluationReason.INITIAL, EvaluationReason.QUICK)
-    cancelled = _evaluations(payer).filter(submission__created__gte=since, state=State.CANCELLED, reason__in=first)
-    created = sorted(cancelled.values_list("submission__created", flat=True), reverse=True)
-    return _meter(payer, CANCELLED, len(created), lambda limit: created[limit - 1] + DAY)
+    """They cost no time on a device, but each leaves rows. Nobody is shown this meter before it is full."""
+    cancelled = _spent(payer, cancelled=True)
+    return _meter(payer, CANCELLED, len(cancelled), lambda limit: cancelled[limit - 1] + DAY)
+
+
+def _spent(payer: Payer, *, cancelled: bool) -> list[datetime]:
+    """The moments of the last 24 hours that the table of spent places has for a payer, newest first."""
+    rows = SpentPlace.objects.filter(payer=payer.pk or 0, submitted__gte=timezone.now() - DAY, cancelled=cancelled)
+    return list(rows.values_list("submitted", flat=True))
 
 
 def _judging_per_day(payer: Payer) -> QuotaUse:

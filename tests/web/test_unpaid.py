@@ -1,0 +1,70 @@
+"""What an unscrupulous account tries to have for nothing: rows, places in the queue, judgings, audits, mail.
+
+Each was a finding of an attack once.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from benchmarks import quotas, services
+from benchmarks.accounts import ownership
+from benchmarks.judgings import moves
+from benchmarks.models import Evaluation, Submission
+from benchmarks.states import Visibility
+
+from . import factories
+from .test_bounds import found
+
+
+def _days_ago(evaluation: Evaluation, days: int = 2) -> Evaluation:
+    moment = timezone.now() - timedelta(days=days)
+    Submission.objects.filter(pk=evaluation.submission_id).update(created=moment)
+    Evaluation.objects.filter(pk=evaluation.pk).update(queued=moment, finished=moment)
+    return Evaluation.objects.select_related("submission", "task_version").get(pk=evaluation.pk)
+
+
+def _times(count: int, act: Callable[[int], object]) -> None:
+    for number in range(count):
+        act(number)
+
+
+@pytest.mark.parametrize("what", ["a second opinion", "an older quick check"])
+def test_asking_and_cancelling_fills_no_table_without_bound(owner: Any, settings: Any, what: str) -> None:
+    """Each is a row that the page of the submission and its API answer read, all of them at once."""
+    settings.KBENCH_PUBLIC_PER_DAY, settings.KBENCH_IN_FLIGHT_MAX = 5, 10
+    payer = quotas.payer_of(owner, "")
+    if what == "a second opinion":
+        judged = factories.judged_on_gpu(found(2.0, 1.9, 2.1, "bounded"), owner=owner, payer=payer)
+    else:
+        private = {"visibility": Visibility.PRIVATE}  # it takes no public place
+        judged = _days_ago(factories.judged(owner=owner, payer=payer, quick=True, **private))
+
+    def asked_and_cancelled(_: int) -> None:
+        asked = (
+            services.audit_request(judged, by_staff=False)
+            if what == "a second opinion"
+            else services.judge_in_full(judged, payer)
+        )
+        assert services.is_withdrawable(asked)
+        moves.evaluation_cancel(asked, "Cancelled by its author.")
+
+    with pytest.raises(quotas.OverQuota, match="cancelled 5 of your submissions and other evaluations"):
+        _times(40, asked_and_cancelled)
+
+
+def test_deleting_what_was_cancelled_gives_no_place_back(owner: Any, settings: Any) -> None:
+    """The row that is counted goes with it: submit, cancel and delete without end, with events that stay a week."""
+    settings.KBENCH_PUBLIC_PER_DAY, settings.KBENCH_IN_FLIGHT_MAX = 5, 10
+    payer = quotas.payer_of(owner, "")
+
+    def cancelled_and_deleted(number: int) -> None:
+        evaluation = factories.queued(owner=owner, payer=payer, text=f"// {number}\n")
+        moves.evaluation_cancel(evaluation, "Cancelled by its author.")
+        ownership.submission_delete(evaluation.submission)
+
+    with pytest.raises(quotas.OverQuota, match="cancelled 5"):
+        _times(20, cancelled_and_deleted)
