@@ -16,9 +16,10 @@ from django.utils import timezone
 from ..emulator import EmulatorReport
 from ..harness import CPU, Verdict, clean_text
 from ..models import EmulatorCheck, Evaluation, LedgerEntry
+from ..quotas.charges import LEAST_S
 from ..selectors import find_device_kind
 from ..states import CHECK_OPEN, CheckState, LedgerKind
-from .claims import LEAST_S, RowHolding, end_lost, in_turn, storable
+from .claims import RowHolding, end_lost, in_turn, storable
 from .queue import wake_check
 
 KEPT = timedelta(days=30)

@@ -21,7 +21,6 @@ from ..switches import switch_is_on
 
 Claimable = TypeVar("Claimable", bound=Model)
 ATTEMPTS_MAX = 2
-LEAST_S = 0.001  # a line of the ledger is about something
 
 
 @dataclass(frozen=True)

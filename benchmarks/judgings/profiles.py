@@ -14,9 +14,9 @@ from django.utils import timezone
 
 from ..harness import Profile, clean_text
 from ..models import LedgerEntry, ProfileRequest
-from ..quotas.charges import has_refunds_left
+from ..quotas.charges import LEAST_S, has_refunds_left
 from ..states import CheckState, LedgerKind
-from .claims import LEAST_S, RowHolding, end_lost, in_turn, storable
+from .claims import RowHolding, end_lost, in_turn, storable
 
 LOST = "The worker failed twice while it profiled this source."
 

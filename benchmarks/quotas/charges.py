@@ -26,6 +26,7 @@ CHARGED_REASONS = (  # what the owner asked for
     EvaluationReason.QUICK,
     EvaluationReason.VERIFICATION,
 )
+LEAST_S = 1.0  # that every judging, check and profile is charged: each leaves rows, however soon it ends
 NOT_ON_DEVICE = ("static", "compile")
 BUILDING = "compile"
 OURS = [verdict.value for verdict in Verdict if verdict.ours]
@@ -44,6 +45,8 @@ def settle(evaluation: Evaluation) -> None:
     What was our own fault is given back a few times a day: who finds out how to provoke it shall not judge for nothing.
     """
     payer_id, used_s = evaluation.submission.payer_id, _build_s(evaluation) + _judging_s(evaluation)
+    if evaluation.report:
+        used_s = max(used_s, LEAST_S)
     if payer_id is None or used_s <= 0 or evaluation.reason not in CHARGED_REASONS:
         return
     what = f"{evaluation.task_version.task.name} on {evaluation.device_kind.slug}"

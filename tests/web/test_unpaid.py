@@ -68,3 +68,14 @@ def test_deleting_what_was_cancelled_gives_no_place_back(owner: Any, settings: A
 
     with pytest.raises(quotas.OverQuota, match="cancelled 5"):
         _times(20, cancelled_and_deleted)
+
+
+def test_what_does_not_compile_again_is_not_judged_for_nothing(owner: Any) -> None:
+    """A failure is kept with the builds: the same text again takes no second, no public place, but rows."""
+    payer = quotas.payer_of(owner, "")
+    for _ in range(3):
+        factories.queued(owner=owner, payer=payer, visibility=Visibility.PRIVATE)
+        holding = factories.claimed_for_judging()
+        moves.evaluation_compiled(holding, 0.0, None)  # as `jobs.judging._compile` does where the build was cached
+        moves.record_report(holding, factories.failing())
+    assert [meter.used for meter in quotas.meters(payer)] == [0, 0, 3]
