@@ -224,19 +224,20 @@ def is_profilable(evaluation: Evaluation) -> bool:
 def judge_in_full(evaluation: Evaluation, payer: Payer | None) -> Evaluation:
     """The first judging of a submission that had a quick check, as that was; the same one if it is asked for twice.
 
-    Raises Refused where it was no quick check or submissions are paused, and OverQuota.
+    The quota is that of who submitted, for whom it is counted, or of `payer`. Raises Refused where it was no quick
+    check or submissions are paused, and OverQuota.
     """
-    submission, version = evaluation.submission, evaluation.task_version
+    version = evaluation.task_version
     if not evaluation.is_quick:
         raise Refused("It was already judged in full.")
     _refuse_if_closed(version)
     with transaction.atomic():
-        Submission.objects.select_for_update(no_key=True).get(pk=submission.pk)
+        submission = Submission.objects.select_for_update(no_key=True).get(pk=evaluation.submission_id)
         known: Evaluation | None = submission.evaluations.full().exclude(state__in=_ENDED_EARLY).first()
         if known is not None:
             return known
-        if payer is not None:
-            quotas.take_place(payer, public=submission.visibility == Visibility.PUBLIC)
+        if (paying := submission.payer or payer) is not None:
+            quotas.take_place(paying, public=submission.visibility == Visibility.PUBLIC, of=submission)
         return evaluation_create(submission, version=version, device_kind=evaluation.device_kind)
 
 

@@ -130,22 +130,23 @@ def meters(payer: Payer) -> list[QuotaUse]:
     return [_in_flight(payer), _public_per_day(payer), _judging_per_day(payer)]
 
 
-def take_place(payer: Payer, *, public: bool) -> None:
-    """Make sure that one more may be submitted, inside the transaction that writes it. Raises OverQuota.
+def take_place(payer: Payer, *, public: bool, of: Submission | None = None) -> None:
+    """Make sure that one more may be judged, inside the transaction that writes it. Raises OverQuota.
 
-    The row of the payer is locked until that transaction ends, so two at once cannot take the last place.
+    `of` is the submission where it exists already. The row of the payer is locked until that transaction ends, so two
+    at once cannot take the last place.
     """
     _refuse_full(payer, (IN_FLIGHT, CANCELLED, JUDGING, *([PUBLIC] if public else [])))
+    if public and of is not None:
+        _spend_place_of_older(of, payer)
 
 
 def take_public_place(submission: Submission) -> None:
     """The same for an existing submission that becomes public. An older one takes a place of this day, too."""
-    payer, now = submission.payer, timezone.now()
-    if payer is None:
+    if submission.payer is None:
         return
-    _refuse_full(payer, (PUBLIC,))
-    if submission.created < now - DAY:  # no place is counted by it any more
-        SpentPlace.objects.create(payer=payer, submitted=now)
+    _refuse_full(submission.payer, (PUBLIC,))
+    _spend_place_of_older(submission, submission.payer)
 
 
 def keep_place(submission: Submission) -> None:
@@ -177,6 +178,13 @@ def forget_addresses() -> int:
     """Drop the digests of addresses that have not submitted for a while. How many that were."""
     old = Payer.objects.filter(address_digest__isnull=False, seen__lt=timezone.now() - FORGOTTEN_AFTER)
     return old.update(address_digest=None)
+
+
+def _spend_place_of_older(submission: Submission, payer: Payer) -> None:
+    """Places are counted by the day of the submission, so an older one needs a row to take one of this day."""
+    now = timezone.now()
+    if submission.created < now - DAY:
+        SpentPlace.objects.create(payer=payer, submitted=now)
 
 
 def _refuse_full(payer: Payer, kinds: Iterable[MeterKind]) -> None:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import AnonymousUser
 from django.utils import timezone
 
 from benchmarks import quotas, services
@@ -79,3 +80,24 @@ def test_what_does_not_compile_again_is_not_judged_for_nothing(owner: Any) -> No
         moves.evaluation_compiled(holding, 0.0, None)  # as `jobs.judging._compile` does where the build was cached
         moves.record_report(holding, factories.failing())
     assert [meter.used for meter in quotas.meters(payer)] == [0, 0, 3]
+
+
+def test_quick_checks_of_earlier_days_take_public_places_when_they_are_judged(owner: Any, settings: Any) -> None:
+    """A place is counted by the day of the submission, and a quick check takes none on that day."""
+    settings.KBENCH_PUBLIC_PER_DAY, settings.KBENCH_IN_FLIGHT_MAX = 3, 100
+    payer = quotas.payer_of(owner, "")
+    checked = [factories.judged(owner=owner, payer=payer, text=f"// {number}\n", quick=True) for number in range(4)]
+    older = [_days_ago(item) for item in checked]
+    _times(3, lambda number: services.judge_in_full(older[number], payer))
+    with pytest.raises(quotas.OverQuota, match="3 public submissions"):
+        services.judge_in_full(older[3], payer)
+
+
+def test_another_address_asks_for_no_full_judging_beyond_the_limits_of_who_submitted(settings: Any) -> None:
+    """It counts for the payer of the submission, so the meters of another one would never fill."""
+    settings.KBENCH_PUBLIC_PER_DAY = 4  # a visitor without an account has a quarter of it
+    here, there = (quotas.payer_of(AnonymousUser(), address) for address in ("192.0.2.1", "192.0.2.2"))
+    checked = [factories.judged(payer=here, text=f"// {number}\n", quick=True) for number in range(2)]
+    services.judge_in_full(checked[0], there)
+    with pytest.raises(quotas.OverQuota):
+        services.judge_in_full(checked[1], there)
