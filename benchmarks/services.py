@@ -263,9 +263,8 @@ def audit_request(evaluation: Evaluation, *, by_staff: bool) -> Evaluation:
     asked = Evaluation.objects.filter(submission=evaluation.submission, reason__in=reasons)
     if asked.exclude(state__in=FINISHED).exists():
         raise Refused("An audit of this submission is already queued.")
-    payer = evaluation.submission.payer
     with transaction.atomic():
-        if payer is not None and not by_staff:
+        if not by_staff and (payer := quotas.payer_for(evaluation.submission)) is not None:
             quotas.take_place(payer, public=False)
         return evaluation_create(
             evaluation.submission,

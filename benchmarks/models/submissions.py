@@ -62,7 +62,7 @@ class Submission(models.Model):
     licence = models.CharField(
         max_length=100, blank=True
     )  # under which the site publishes it, as told when it was made
-    payer = models.ForeignKey(  # whom quotas count it for; null: nobody, as for the site's runs and examples
+    payer = models.ForeignKey(  # whom quotas count it for; null: nobody, as for examples and what the site's runs make
         "benchmarks.Payer", null=True, blank=True, on_delete=models.SET_NULL, related_name="submissions"
     )
     client_token = models.CharField(max_length=100, blank=True)  # Idempotency-Key: the same post twice is one row

@@ -2,8 +2,8 @@
 
 A payer is an account, or an address without one. `take_place` and the figures that a page shows before a submission
 are computed alike, so they cannot contradict each other. Submissions without a payer are not metered: the site's own
-agent runs have caps, and shipped examples and entries that staff judge again are free. Does NOT know requests:
-`accounts/limits.py` says who a visitor is. Does NOT write the ledger (`charges.py`).
+agent runs have caps, until their owner asks for more, and shipped examples and entries that staff judge again are free.
+Does NOT know requests: `accounts/limits.py` says who a visitor is. Does NOT write the ledger (`charges.py`).
 """
 
 from collections.abc import Callable, Iterable
@@ -119,6 +119,14 @@ def payer_of(user: User | AnonymousUser, address: str) -> Payer:
     return Payer.objects.get_or_create(address_digest=_digest(address))[0]
 
 
+def payer_for(submission: Submission) -> Payer | None:
+    """Who pays for what is asked of it later: of what a run of the site has made, its owner from now on."""
+    if submission.payer is None and submission.owner is not None:
+        submission.payer = payer_of(submission.owner, "")
+        submission.save(update_fields=["payer"])
+    return submission.payer
+
+
 def meters_of(user: User | AnonymousUser, address: str) -> list[QuotaUse]:
     """The same as `meters`, without creating a row for a visitor who only looks."""
     known = Q(account=user.pk) if user.is_authenticated else Q(address_digest=_digest(address))
@@ -143,10 +151,11 @@ def take_place(payer: Payer, *, public: bool, of: Submission | None = None) -> N
 
 def take_public_place(submission: Submission) -> None:
     """The same for an existing submission that becomes public. An older one takes a place of this day, too."""
-    if submission.payer is None:
+    payer = payer_for(submission)
+    if payer is None:
         return
-    _refuse_full(submission.payer, (PUBLIC,))
-    _spend_place_of_older(submission, submission.payer)
+    _refuse_full(payer, (PUBLIC,))
+    _spend_place_of_older(submission, payer)
 
 
 def keep_place(submission: Submission) -> None:

@@ -14,8 +14,8 @@ from django.utils import timezone
 from benchmarks import quotas, services
 from benchmarks.accounts import ownership
 from benchmarks.judgings import moves
-from benchmarks.models import Evaluation, Submission
-from benchmarks.states import Visibility
+from benchmarks.models import Evaluation, LedgerEntry, Submission
+from benchmarks.states import Origin, Visibility
 
 from . import factories
 from .test_bounds import found
@@ -101,3 +101,22 @@ def test_another_address_asks_for_no_full_judging_beyond_the_limits_of_who_submi
     services.judge_in_full(checked[0], there)
     with pytest.raises(quotas.OverQuota):
         services.judge_in_full(checked[1], there)
+
+
+def test_audits_of_what_a_run_has_made_are_charged_to_who_asks() -> None:
+    """Candidates of the site's runs have no payer: each audit takes minutes of a GPU, one after the other."""
+    olga = factories.user("olga")
+    made = factories.judged_on_gpu(found(2.0, 1.9, 2.1, "bounded"), owner=olga, origin=Origin.AGENT)
+    assert not LedgerEntry.objects.exists()
+    for _ in range(3):
+        services.audit_request(made, by_staff=False)
+        moves.record_report(factories.claimed_for_judging(factories.GPU), found(2.0, 1.9, 2.1, "audited"))
+    assert [line.payer.account for line in LedgerEntry.objects.select_related("payer__account")] == [olga] * 3
+
+
+def test_showing_and_hiding_what_a_run_has_made_takes_places(settings: Any) -> None:
+    """Each time a board changes, as for any other entry."""
+    settings.KBENCH_PUBLIC_PER_DAY = 2
+    made = factories.judged(owner=factories.user("olga"), origin=Origin.AGENT).submission
+    with pytest.raises(quotas.OverQuota, match="2 public submissions"):
+        _times(8, lambda number: ownership.visibility_change(made, (Visibility.PRIVATE, Visibility.PUBLIC)[number % 2]))
