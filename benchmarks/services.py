@@ -62,7 +62,7 @@ _REPEATED_AFTER, _FAILED_REPEATED_AFTER = timedelta(days=1), timedelta(days=7)
 _AUDITS_OF_OURS = (EvaluationReason.AUDIT, EvaluationReason.SITE_AUDIT)
 _REJUDGED = Q(reason=EvaluationReason.REJUDGE, priority=Priority.REJUDGE)  # not what an agent run confirms
 _OUR_FAULT = Q(verdict__in=[verdict.value for verdict in Verdict if verdict.ours])
-LEADERS_AT_ONCE = 4  # of a device kind, that are judged again because the judge's timing has changed
+LEADERS_AT_ONCE = 4  # of a device kind, that the site has audited, and as many that it judges again
 
 
 class Refused(Exception):
@@ -278,15 +278,12 @@ def audit_request(evaluation: Evaluation, *, by_staff: bool) -> Evaluation:
 
 
 def leaders_audit() -> int:
-    """Queue an audit of every leading entry with a bounded time whose text has none. Returns their number.
+    """Queue audits of leading entries with a bounded time whose text has none, a few at a time. Returns their number.
 
     An audit during the first judging is not enough: the entry may have been private then, or others may have stood
     above it. An audit without a verdict about the source is repeated after a day, one whose tool failed after a week.
     """
-    due: dict[tuple[int, int, str], int] = {}
-    for row in _unaudited():
-        due.setdefault((row.task_version_id, row.device_kind_id, row.evaluation.submission.blob_id), row.pk)
-    return sum(_leader_queued(pk, _unaudited, EvaluationReason.SITE_AUDIT, Priority.AGENT) for pk in due.values())
+    return _leaders_queued(_unaudited, EvaluationReason.SITE_AUDIT, Priority.AGENT)
 
 
 def leaders_rejudge() -> int:
@@ -295,19 +292,27 @@ def leaders_rejudge() -> int:
     Leading ones that an earlier revision of the judge's timing has timed, and those whose replayed judgings by several
     people are far apart. One that stays so is tried again after a week, one without a verdict of its own after a day.
     """
-    rejudged = Evaluation.objects.filter(_REJUDGED).exclude(state__in=FINISHED)
-    unfinished = Counter(rejudged.values_list("device_kind", flat=True))
+    return _leaders_queued(_due_again, EvaluationReason.REJUDGE, Priority.REJUDGE)
+
+
+def _leaders_queued(due: Callable[[], QuerySet[Standing]], reason: EvaluationReason, priority: Priority) -> int:
+    """Of each device kind so many that LEADERS_AT_ONCE are unfinished, one of each program. How many that were.
+
+    Without a limit an account could show private entries by turns, each of which leads then, and have all judged.
+    """
+    asked = Evaluation.objects.filter(reason=reason, priority=priority).exclude(state__in=FINISHED)
+    unfinished = Counter(asked.values_list("device_kind", flat=True))
     full = [kind for kind, count in unfinished.items() if count >= LEADERS_AT_ONCE]
-    due, programs = [], set[tuple[int, int, str]]()
+    wanted, programs = [], set[tuple[int, int, str]]()
     # Many may share a rank, so the rows themselves are read only of those that are queued.
     figures = ("pk", "device_kind", "task_version", "evaluation__object_key", "evaluation__submission__blob")
-    for pk, kind, version, code, text in _due_again().exclude(device_kind__in=full).values_list(*figures):
+    for pk, kind, version, code, text in due().exclude(device_kind__in=full).values_list(*figures):
         program = (kind, version, code or text)
         if unfinished[kind] < LEADERS_AT_ONCE and program not in programs:
             programs.add(program)
             unfinished[kind] += 1
-            due.append(pk)
-    return sum(_leader_queued(pk, _due_again, EvaluationReason.REJUDGE, Priority.REJUDGE) for pk in due)
+            wanted.append(pk)
+    return sum(_leader_queued(pk, due, reason, priority) for pk in wanted)
 
 
 def _leader_queued(

@@ -15,10 +15,11 @@ from benchmarks import quotas, services
 from benchmarks.accounts import ownership
 from benchmarks.judgings import moves
 from benchmarks.models import Evaluation, LedgerEntry, Submission
-from benchmarks.states import Origin, Visibility
+from benchmarks.states import EvaluationReason, Origin, Visibility
 
 from . import factories
 from .test_bounds import found
+from .test_connected import private
 
 
 def _days_ago(evaluation: Evaluation, days: int = 2) -> Evaluation:
@@ -120,3 +121,16 @@ def test_showing_and_hiding_what_a_run_has_made_takes_places(settings: Any) -> N
     made = factories.judged(owner=factories.user("olga"), origin=Origin.AGENT).submission
     with pytest.raises(quotas.OverQuota, match="2 public submissions"):
         _times(8, lambda number: ownership.visibility_change(made, (Visibility.PRIVATE, Visibility.PUBLIC)[number % 2]))
+
+
+def test_an_account_makes_the_site_audit_no_more_than_a_few_entries_at_once() -> None:
+    """Judged while it is private nothing is audited, or paid for. Shown by turns each leads, and the site pays."""
+    owner = factories.user("many")
+    factories.worker(device=factories.GPU)
+    made = [private("many", found(2.0, 1.9, 2.1, "bounded"), f"// {number}\nint x{number};") for number in range(8)]
+    for item in made:
+        for wanted in (Visibility.PUBLIC, Visibility.PRIVATE):
+            ownership.visibility_change(Submission.objects.get(pk=item.submission_id), wanted)
+            services.leaders_audit()
+    asked = Evaluation.objects.filter(submission__owner=owner, reason=EvaluationReason.SITE_AUDIT)
+    assert asked.queued().count() == services.LEADERS_AT_ONCE
