@@ -36,7 +36,7 @@ class KernelRequest(models.Model):
     heartbeat = models.DateTimeField(null=True, blank=True)
     task = models.OneToOneField(Task, null=True, blank=True, on_delete=models.PROTECT, related_name="request")
     accepted = models.ForeignKey(Evaluation, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
-    told = models.JSONField(default=dict, blank=True)  # submissions that the owner was told of, by device kind
+    told = models.JSONField(default=dict, blank=True)  # keys of the sources that the owner was told of, by device kind
     moderation = models.CharField(max_length=12, choices=Moderation, default=Moderation.OK)
     created = models.DateTimeField(auto_now_add=True)
     opened = models.DateTimeField(null=True, blank=True)

@@ -26,7 +26,7 @@ from .choices import choice_of, mail_address
 
 KEPT_DAYS = 90
 TEXT_MAX_CHARS = 500
-LOSSES_PER_DAY = 3  # of one board that an account is told of: who leads can show and hide an entry again and again
+LOSSES_PER_DAY = 3  # of one board, and new best answers to one request: others can bring them about again and again
 _ASKED_FOR = (EvaluationReason.INITIAL, EvaluationReason.QUICK, EvaluationReason.VERIFICATION)
 
 
@@ -60,16 +60,13 @@ def verdict(evaluation: Evaluation) -> None:
 def record_lost(before: Iterable[Standing], leader: Standing) -> None:
     """`before` had the first place until now, `leader` has it."""
     submission, device = leader.evaluation.submission, leader.device_kind.slug
-    task = leader.task_version.task
+    task, kind = leader.task_version.task, NotificationKind.RECORD_LOST
     path = reverse("leaderboard", args=[task.suite.slug, task.op, task.direction, device])
-    today = Notification.objects.filter(
-        kind=NotificationKind.RECORD_LOST, path=path, created__gte=timezone.now() - timedelta(days=1)
-    )
     for row in before:
         owner = row.evaluation.submission.owner
-        if owner is not None and owner != submission.owner and today.filter(owner=owner).count() < LOSSES_PER_DAY:
+        if owner is not None and owner != submission.owner and not _told_enough(owner, kind, path):
             text = f"Your first place on {task.name} on {device} was lost: the record is now {leader.score:.2f}×."
-            notify(owner, NotificationKind.RECORD_LOST, text, path)
+            notify(owner, kind, text, path)
 
 
 def report_decided(reporters: Iterable[User], what: str, kind: ActionKind, reason: str) -> None:
@@ -91,21 +88,24 @@ def commented(comment: Comment) -> None:
 
 
 def answered(leader: Standing) -> None:
-    """`leader` is first on a board of the task of a request; its owner is told once of each such submission.
+    """`leader` is first on a board of the task of a request; its owner is told once of each such program.
 
-    In the transaction that ranks the board, which one at a time does for a task version.
+    Always of the first one, of further ones a few times a day. In the transaction that ranks the board, which one at a
+    time does for a task version.
     """
     task, device, submission = leader.task_version.task, leader.device_kind.slug, leader.evaluation.submission
     shown = KernelRequest.objects.filter(task=task, moderation=Moderation.OK).select_related("owner").defer("files")
     request = shown.first()
-    if request is None or submission.pk in request.told.get(device, ()) or submission.owner_id == request.owner_id:
+    if request is None or submission.owner_id == request.owner_id:
         return
-    what = "A new best answer" if request.told.get(device) else "A first verified answer"
-    KernelRequest.objects.filter(pk=request.pk).update(
-        told={**request.told, device: [*request.told.get(device, ()), submission.pk]}
-    )
+    known, path = request.told.get(device, []), request.get_absolute_url()
+    keys = [key for key in (submission.source_key or submission.blob_id, leader.evaluation.object_key) if key]
+    if any(key in known for key in keys) or (known and _told_enough(request.owner, NotificationKind.ANSWER, path)):
+        return
+    KernelRequest.objects.filter(pk=request.pk).update(told={**request.told, device: [*known, *keys]})
+    what = "A new best answer" if known else "A first verified answer"
     text = f"{what} to your request “{request.title}”: {leader.score:.2f}× on {device}."
-    notify(request.owner, NotificationKind.ANSWER, text, request.get_absolute_url())
+    notify(request.owner, NotificationKind.ANSWER, text, path)
 
 
 def refused(request: KernelRequest) -> None:
@@ -123,6 +123,13 @@ def invited(membership: TeamMembership) -> None:
 def forget() -> int:
     """Delete what is old. How many rows that were."""
     return Notification.objects.filter(created__lt=timezone.now() - timedelta(days=KEPT_DAYS)).delete()[0]
+
+
+def _told_enough(owner: User, kind: NotificationKind, path: str) -> bool:
+    """Whether one more within 24 hours would help whoever brings them about to fill a mailbox."""
+    since = timezone.now() - timedelta(days=1)
+    rows = Notification.objects.filter(owner=owner, kind=kind, path=path, created__gte=since)
+    return bool(rows.count() >= LOSSES_PER_DAY)
 
 
 def _task(submission: Submission) -> str:

@@ -8,14 +8,16 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import AnonymousUser
+from django.contrib.auth.models import AnonymousUser, User
 from django.utils import timezone
 
 from benchmarks import quotas, services
 from benchmarks.accounts import ownership
 from benchmarks.judgings import moves
-from benchmarks.models import Evaluation, LedgerEntry, Submission
-from benchmarks.states import EvaluationReason, Origin, Visibility
+from benchmarks.models import Evaluation, LedgerEntry, Notification, Submission
+from benchmarks.notifications import telling
+from benchmarks.states import EvaluationReason, NotificationKind, Origin, Visibility
+from tests.asking import opened, version_of
 
 from . import factories
 from .test_bounds import found
@@ -134,3 +136,28 @@ def test_an_account_makes_the_site_audit_no_more_than_a_few_entries_at_once() ->
             services.leaders_audit()
     asked = Evaluation.objects.filter(submission__owner=owner, reason=EvaluationReason.SITE_AUDIT)
     assert asked.queued().count() == services.LEADERS_AT_ONCE
+
+
+def test_nobody_fills_the_mailbox_of_who_asked_by_the_same_answer() -> None:
+    """As of a record that is lost; here each new submission of one text takes the row."""
+    asks, answers = factories.user("asks"), factories.user("answers")
+    version = version_of(opened(asks))
+    _times(3, lambda _: factories.judged(owner=answers, version=version))
+    assert _told_of_answers(asks) == 1
+
+
+def test_nobody_fills_the_mailbox_of_who_asked_by_many_answers() -> None:
+    """Each is a little better than the one before."""
+    asks, answers = factories.user("asks"), factories.user("answers")
+    version = version_of(opened(asks))
+
+    def better(number: int) -> None:
+        text = f"static int a{number};\n{factories.SOURCE}"
+        factories.judged(factories.passing(1.5 + number), owner=answers, version=version, text=text)
+
+    _times(6, better)
+    assert _told_of_answers(asks) == telling.LOSSES_PER_DAY
+
+
+def _told_of_answers(account: User) -> int:
+    return Notification.objects.filter(owner=account, kind=NotificationKind.ANSWER).count()
