@@ -153,7 +153,8 @@ class Confirmation(models.Model):
 class SpentPlace(models.Model):
     """A place of a day that is counted although no row need show it any more.
 
-    One that was `cancelled`, or a public place: its submission was deleted or hidden again, or is older than the day.
+    One that was `cancelled`, or a public place: its submission was deleted or hidden again, is older than the day, or
+    was judged in full after a quick check.
     """
 
     payer = models.ForeignKey(Payer, on_delete=models.CASCADE, related_name="spent_places")

@@ -13,7 +13,7 @@ from itertools import accumulate
 
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser, User
-from django.db.models import Case, F, Q, When
+from django.db.models import Case, Exists, F, OuterRef, Q, When
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
@@ -146,16 +146,16 @@ def take_place(payer: Payer, *, public: bool, of: Submission | None = None) -> N
     """
     _refuse_full(payer, (IN_FLIGHT, CANCELLED, JUDGING, *([PUBLIC] if public else [])))
     if public and of is not None:
-        _spend_place_of_older(of, payer)
+        _spend_place(of, payer)
 
 
 def take_public_place(submission: Submission) -> None:
-    """The same for an existing submission that becomes public. An older one takes a place of this day, too."""
+    """The same for an existing submission that becomes public."""
     payer = payer_for(submission)
     if payer is None:
         return
     _refuse_full(payer, (PUBLIC,))
-    _spend_place_of_older(submission, payer)
+    _spend_place(submission, payer)
 
 
 def keep_place(submission: Submission) -> None:
@@ -189,11 +189,10 @@ def forget_addresses() -> int:
     return old.update(address_digest=None)
 
 
-def _spend_place_of_older(submission: Submission, payer: Payer) -> None:
-    """Places are counted by the day of the submission, so an older one needs a row to take one of this day."""
-    now = timezone.now()
-    if submission.created < now - DAY:
-        SpentPlace.objects.create(payer=payer, submitted=now)
+def _spend_place(submission: Submission, payer: Payer) -> None:
+    """Remember the place that it takes now, unless its first judging is of this day and counts by itself."""
+    if not _first_judgings(payer).filter(submission=submission).exists():
+        SpentPlace.objects.create(payer=payer, submitted=timezone.now())
 
 
 def _refuse_full(payer: Payer, kinds: Iterable[MeterKind]) -> None:
@@ -223,11 +222,16 @@ def _public_per_day(payer: Payer) -> QuotaUse:
 
 def _public_places(payer: Payer, forgiven: int) -> EvaluationQuerySet:
     """First judgings of public submissions of the last 24 hours, without so many that were our own fault."""
-    since = timezone.now() - DAY
-    counted = _evaluations(payer).filter(submission__created__gte=since, submission__visibility=Visibility.PUBLIC)
-    counted = counted.filter(reason=EvaluationReason.INITIAL).exclude(state__in=(State.CANCELLED, State.EXPIRED))
+    counted = _first_judgings(payer).filter(submission__visibility=Visibility.PUBLIC)
     ours = counted.filter(verdict__in=OURS).order_by("submission__created", "pk").values_list("pk", flat=True)
     return counted.exclude(pk__in=list(ours[:forgiven]))
+
+
+def _first_judgings(payer: Payer) -> EvaluationQuerySet:
+    """Those that take a place by the day of their submission: after a quick check one takes it when it is asked for."""
+    checked = Evaluation.objects.filter(submission=OuterRef("submission"), reason=EvaluationReason.QUICK)
+    rows = _evaluations(payer).filter(~Exists(checked), submission__created__gte=timezone.now() - DAY)
+    return rows.filter(reason=EvaluationReason.INITIAL).exclude(state__in=(State.CANCELLED, State.EXPIRED))
 
 
 def _cancelled_per_day(payer: Payer) -> QuotaUse:

@@ -24,8 +24,8 @@ from .test_bounds import found
 from .test_connected import private
 
 
-def _days_ago(evaluation: Evaluation, days: int = 2) -> Evaluation:
-    moment = timezone.now() - timedelta(days=days)
+def _earlier(evaluation: Evaluation, by: timedelta = timedelta(days=2)) -> Evaluation:
+    moment = timezone.now() - by
     Submission.objects.filter(pk=evaluation.submission_id).update(created=moment)
     Evaluation.objects.filter(pk=evaluation.pk).update(queued=moment, finished=moment)
     return Evaluation.objects.select_related("submission", "task_version").get(pk=evaluation.pk)
@@ -45,7 +45,7 @@ def test_asking_and_cancelling_fills_no_table_without_bound(owner: Any, settings
         judged = factories.judged_on_gpu(found(2.0, 1.9, 2.1, "bounded"), owner=owner, payer=payer)
     else:
         private = {"visibility": Visibility.PRIVATE}  # it takes no public place
-        judged = _days_ago(factories.judged(owner=owner, payer=payer, quick=True, **private))
+        judged = _earlier(factories.judged(owner=owner, payer=payer, quick=True, **private))
 
     def asked_and_cancelled(_: int) -> None:
         asked = (
@@ -85,13 +85,17 @@ def test_what_does_not_compile_again_is_not_judged_for_nothing(owner: Any) -> No
     assert [meter.used for meter in quotas.meters(payer)] == [0, 0, 3]
 
 
-def test_quick_checks_of_earlier_days_take_public_places_when_they_are_judged(owner: Any, settings: Any) -> None:
-    """A place is counted by the day of the submission, and a quick check takes none on that day."""
+@pytest.mark.parametrize("age", [timedelta(days=2), timedelta(hours=23, minutes=59)])
+def test_earlier_quick_checks_take_public_places_when_they_are_judged(
+    owner: Any, settings: Any, age: timedelta
+) -> None:
+    """A quick check takes no place on the day of its submission; the judging in full takes one for a whole day."""
     settings.KBENCH_PUBLIC_PER_DAY, settings.KBENCH_IN_FLIGHT_MAX = 3, 100
     payer = quotas.payer_of(owner, "")
     checked = [factories.judged(owner=owner, payer=payer, text=f"// {number}\n", quick=True) for number in range(4)]
-    older = [_days_ago(item) for item in checked]
+    older = [_earlier(item, age) for item in checked]
     _times(3, lambda number: services.judge_in_full(older[number], payer))
+    Submission.objects.update(created=timezone.now() - timedelta(hours=25))
     with pytest.raises(quotas.OverQuota, match="3 public submissions"):
         services.judge_in_full(older[3], payer)
 
