@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('benchmarks', '0046_shown_submissions'),
+        ('benchmarks', '0047_confirmations'),
     ]
 
     operations = [
