@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
@@ -16,7 +18,7 @@ from benchmarks.boards.selectors import board_records
 from benchmarks.catalogue import devices
 from benchmarks.harness import Flag, Verdict
 from benchmarks.judgings import moves
-from benchmarks.models import Submission
+from benchmarks.models import Confirmation, Submission
 from benchmarks.moderation import decisions
 from benchmarks.states import ActionKind, Visibility
 
@@ -175,3 +177,19 @@ def test_what_staff_have_invalidated_is_not_ranked_on_another_device(staff: User
     factories.judged(replayed(9.0), other, owner=cheat, text=SAME, language="cuda", device_kind=kind)
     row = by("cheat")
     assert row.under_review, (row.rank, row.score)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_migration_keeps_what_was_confirmed() -> None:
+    """Until then the moment was a column of the submission."""
+    confirmed = enter("confirmed", replayed(2.0), SAME)
+    enter("other", replayed(3.0))
+    call_command("migrate", "benchmarks", "0046", verbosity=0)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE benchmarks_submission SET confirmed_at = CURRENT_TIMESTAMP WHERE id = %s", [confirmed.submission_id]
+        )
+    call_command("migrate", "benchmarks", verbosity=0)
+    row = Confirmation.objects.get()
+    assert (row.source_sha256, row.language) == (confirmed.submission.blob_id, "cuda")
+    assert (row.task_version, row.device_kind) == (confirmed.task_version, confirmed.device_kind)
