@@ -68,14 +68,18 @@ def follow(run: Run, key: str) -> None:
     """Hides what was submitted a moment ago of a candidate that staff had withheld before."""
     with transaction.atomic():
         row = Candidate.objects.select_for_update().filter(run=run, key=key, withheld=True).first()
-        for submission in _submissions(row).exclude(moderation=Moderation.HIDDEN) if row else ():
+        for submission in Submission.objects.filter(_made(row)).exclude(moderation=Moderation.HIDDEN) if row else ():
             standings.boards_held(submission)
             Submission.objects.filter(pk=submission.pk).update(moderation=Moderation.HIDDEN)
             decisions.standings_follow(submission)  # it may be one of before, which was judged already
 
 
 def _submissions(row: Candidate) -> QuerySet[Submission]:
-    """By its ticket, or by what it was submitted with: the log may not say the ticket yet."""
+    """By its ticket, which in a fork is its parent's, or by what it was submitted with."""
     tickets = Evaluation.objects.filter(code__in=[row.ticket] if row.ticket else [])
-    made = Q(client_token=row.run.token_of(row.key), owner=row.run.owner_id, origin=Origin.AGENT)
-    return Submission.objects.filter(Q(pk__in=tickets.values("submission")) | made)
+    return Submission.objects.filter(Q(pk__in=tickets.values("submission")) | _made(row))
+
+
+def _made(row: Candidate) -> Q:
+    """What this run has submitted of a candidate: the log may not say the ticket yet."""
+    return Q(client_token=row.run.token_of(row.key), owner=row.run.owner_id, origin=Origin.AGENT)

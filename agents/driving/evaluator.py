@@ -6,15 +6,18 @@ Does NOT judge.
 
 import asyncio
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+
+from django.contrib.auth.models import AnonymousUser
 
 from benchmarks import services as judging
 from benchmarks.judgings import moves
 from benchmarks.judgings.waiting import waiting_reason
 from benchmarks.models import Evaluation, Payer
-from benchmarks.states import EvaluationReason, Origin, Priority, State
+from benchmarks.states import EvaluationReason, Origin, Priority, State, Visibility
 
 from .. import moderation
 from ..evolve.events import Live
@@ -51,15 +54,18 @@ class SiteEvaluator:
 
     async def submit(self, candidate_key: str, source: str, language: str) -> str:
         """Submits a candidate; waits while submissions are paused."""
-        while True:
-            try:
-                return await self.desk.call(submitted, self.run, candidate_key, source, language)
-            except judging.Refused:
-                await asyncio.sleep(REFUSED_EVERY_S)
+        return await self._accepted(partial(submitted, self.run, candidate_key, source, language))
 
     async def again(self, ticket: str, number: int, source: str, language: str) -> str:
-        """Another judging of the same submission, under the same rules."""
-        return await self.desk.call(_judged_again, self.run, ticket, number)
+        """Another judging of the same submission, under the same rules; waits while submissions are paused."""
+        return await self._accepted(partial(_judged_again, self.run, ticket, number))
+
+    async def _accepted(self, submit: Callable[[], str]) -> str:
+        while True:
+            try:
+                return await self.desk.call(submit)
+            except judging.Refused:
+                await asyncio.sleep(REFUSED_EVERY_S)
 
     async def wait(self, ticket: str, live: Live) -> JudgeResult:
         told = None
@@ -76,7 +82,15 @@ class SiteEvaluator:
         await self.desk.call(_cancel, ticket)
 
 
-def submitted(run: Run, key: str, source: str, language: str, payer: Payer | None = None) -> str:
+def submitted(
+    run: Run,
+    key: str,
+    source: str,
+    language: str,
+    *,
+    payer: Payer | None = None,
+    visibility: str = Visibility.PUBLIC,
+) -> str:
     """The code of a candidate's evaluation; the same key again is the same one.
 
     Raises judging.Refused, and OverQuota if there is a `payer`.
@@ -88,6 +102,7 @@ def submitted(run: Run, key: str, source: str, language: str, payer: Payer | Non
         owner=run.owner,
         method=run.method,
         device_kind=run.device_kind,
+        visibility=visibility,
         origin=Origin.AGENT,
         priority=Priority.AGENT,
         title=f"Run {run}, candidate {key}",
@@ -99,9 +114,16 @@ def submitted(run: Run, key: str, source: str, language: str, payer: Payer | Non
 
 
 def _judged_again(run: Run, ticket: str, number: int) -> str:
-    """The code of the evaluation; the same number again is the same one, but not in a fork of the run."""
+    """The code of the evaluation; the same number again is the same one, but not in a fork of the run.
+
+    A fork has the tickets of its parent. Judging another account's submission again would count as that account's own
+    judging, so its text is submitted anew, for the owner of the fork: that is the first judging. Raises LookupError.
+    """
+    first = Evaluation.objects.select_related("submission__blob").get(code=ticket)
+    if first.submission.owner_id != run.owner_id:
+        own = _submitted_anew(run, first)
+        return own if number == 1 else _judged_again(run, own, number)
     code = uuid.uuid5(uuid.UUID(ticket), f"{run.code} {number}")
-    first = Evaluation.objects.select_related("submission").get(code=ticket)
     if not Evaluation.objects.filter(code=code).exists():
         judging.evaluation_create(
             first.submission,
@@ -113,6 +135,14 @@ def _judged_again(run: Run, ticket: str, number: int) -> str:
             code=code,
         )
     return str(code)
+
+
+def _submitted_anew(run: Run, first: Evaluation) -> str:
+    """No more public than it was. Raises LookupError where the run's owner, who could read it then, may not read it."""
+    if not Evaluation.objects.readable_by(run.owner or AnonymousUser()).filter(pk=first.pk).exists():
+        raise LookupError("The owner of this run may not read the submission any more.")
+    key, submission = run.candidates.get(ticket=str(first.code)).key, first.submission
+    return submitted(run, key, submission.blob.text, submission.language, visibility=submission.visibility)
 
 
 def _look(ticket: str) -> JudgeResult | EvaluationProgress:

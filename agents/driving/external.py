@@ -237,7 +237,7 @@ class _Writing:
             self.book.commit(*refused(self.book, candidate, refusal))
             return key
         payer = quotas.payer_of(self.run.owner, "") if self.run.owner is not None else None
-        code = submitted(self.run, key, sent.proposal.source, sent.proposal.language, payer)
+        code = submitted(self.run, key, sent.proposal.source, sent.proposal.language, payer=payer)
         self.book.commit(
             books.reserved(books.judge_lease(key), key, self._judging),
             Draft("evaluation.submitted", key, {"key": key, "ticket": code}),

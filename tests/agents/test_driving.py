@@ -19,7 +19,7 @@ from agents.driving.desk import Desk
 from agents.driving.evaluator import SiteEvaluator
 from agents.evolve.budget import Caps
 from agents.evolve.events import Quiet
-from agents.evolve.model import JudgeResult
+from agents.evolve.model import JudgeResult, NoProposal, ProposalRequest
 from agents.models import Run
 from agents.states import RunStatus, Wish
 from benchmarks import quotas, selectors, switches
@@ -134,6 +134,29 @@ def test_the_best_are_judged_again_as_the_same_submissions(bench: Bench) -> None
     assert (standing.score, standing.score_lo, standing.score_hi) == pytest.approx(
         (best.score, best.score_lo, best.score_hi)
     )
+
+
+class Exhausted(world.Scripted):
+    """Has nothing to propose."""
+
+    def answer(self, request: ProposalRequest) -> NoProposal:
+        return NoProposal("duplicate", "there is no other", exhausted=True)
+
+
+def test_a_fork_confirms_what_it_has_from_somebody_else_as_its_own(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest, eve = site.user("honest"), site.user("eve")
+    parent = drive(factories.started(honest, caps=Caps(judgings=20), confirmations=4))
+    before = Evaluation.objects.count()
+    monkeypatch.setattr(one_run, "find_proposer", lambda config, means: Exhausted())
+    fork = drive(services.run_fork(parent, owner=eve, seed=2, more=Caps(judgings=20)))
+    best = fork.candidates.get(key=fork.best_key)
+    assert (fork.reason, fork.spent["judgings"], best.judgings) == ("exhausted", 4, 3)
+    assert Evaluation.objects.get(code=best.ticket).submission.owner == honest
+    made = Evaluation.objects.order_by("pk")[before:]
+    assert {(item.submission.owner, item.reason) for item in made} == {(eve, "initial"), (eve, "rejudge")}
+    assert f"Run {fork}, candidate {best.key}" in {item.submission.title for item in made}
 
 
 def test_one_number_is_one_judging_however_often_it_is_asked_for() -> None:

@@ -1,0 +1,129 @@
+"""Forks of runs, teams and contests: what nobody may do to somebody else with them, and what nobody sees too early.
+
+Each was a finding of an attack once. Not covered: what forks, teams and contests are for.
+"""
+
+import uuid
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from agents import services as agents
+from agents.driving import evaluator
+from agents.evolve.budget import Caps
+from agents.evolve.confirming import leaders
+from agents.evolve.state import RunState
+from agents.models import Run
+from agents.record.log import DbLog
+from benchmarks.accounts import ownership
+from benchmarks.contests import running
+from benchmarks.judgings import moves
+from benchmarks.models import Contest, ContestEntry, Evaluation, Submission
+from benchmarks.states import EvaluationReason, Origin, Visibility
+from tests.agents import factories as runs
+
+from . import contests, factories
+from .test_bounds import replayed
+from .test_timing_revisions import by, on
+
+HIDDEN = {contests.TASK: {"cpu": [{"batch_size": 4861}]}}
+
+
+def forked(entry: Evaluation, owner: User, **columns: Any) -> Run:
+    """A fork of `owner` of a run whose best candidate the entry is."""
+    parent = runs.driven(runs.started(entry.submission.owner, confirmations=4))
+    best = parent.candidates.get(key=parent.best_key)
+    for event in parent.events.filter(candidate=best.key, type="evaluation.submitted"):
+        event.payload["ticket"] = str(entry.code)
+        event.save()
+    parent.candidates.filter(pk=best.pk).update(ticket=str(entry.code))
+    fork = agents.run_fork(Run.objects.get(pk=parent.pk), owner=owner, seed=3, more=Caps(judgings=20))
+    Run.objects.filter(pk=fork.pk).update(**columns)
+    return Run.objects.get(pk=fork.pk)
+
+
+def judged_again(fork: Run, entry: Evaluation, number: int = 1) -> Evaluation:
+    """What the fork has queued for it at its end, alone in the queue."""
+    again = Evaluation.objects.get(code=evaluator._judged_again(fork, str(entry.code), number))
+    Evaluation.objects.queued().exclude(pk=again.pk).delete()
+    return again
+
+
+# --- forks ---
+
+
+def test_a_fork_of_somebody_elses_run_judges_nothing_in_the_name_of_its_owner() -> None:
+    """A fork has the tickets of its parent, and at its end has the leaders judged again: as the parent's owner's own.
+
+    So its owner drew lots for a rival until one judging had a gate, was refused, or contradicted the entry.
+    """
+    honest, eve = factories.user("honest"), factories.user("eve")
+    entry = factories.judged(factories.passing(9.9), owner=honest, origin=Origin.AGENT)
+    fork = forked(entry, eve)
+    log = DbLog(fork, uuid.uuid4())
+    tickets = [item.ticket for item in leaders(RunState.fold(log.read(), log.get_source))]
+    assert str(entry.code) in tickets, "the fork confirms it when it ends"
+    assert fork.config["confirmations"] > 0
+    again = judged_again(fork, entry)
+    assert again.submission.owner == eve
+    moves.record_report(factories.claimed_for_judging(), factories.gated(10.1))
+    row = by("honest")
+    assert not row.under_review, row.review_reason
+
+
+@pytest.mark.parametrize("how", ["contest", "low"])
+def test_a_fork_takes_nobody_out_of_a_contest_or_off_a_board(how: str) -> None:
+    """By what is judged at its end. A low score of others makes an entry contested, whoever submits its text."""
+    honest, columns = factories.user("honest"), {}
+    if how == "low":
+        columns = {"device_kind": factories.gpu_kind(), "language": "cuda"}
+        entry = factories.judged_on_gpu(on(replayed(2.0), "2.11"), owner=honest, origin=Origin.AGENT)
+    else:
+        contest = contests.running_with(honest, hidden=HIDDEN)
+        entry = factories.judged(factories.passing(9.9), owner=honest, origin=Origin.AGENT)
+    judged_again(forked(entry, factories.user("eve"), **columns), entry)
+    device = factories.GPU if how == "low" else factories.CPU
+    report = on(replayed(1.2), "2.11") if how == "low" else factories.gated(10.1)
+    moves.record_report(factories.claimed_for_judging(device), report)
+    if how == "low":
+        assert not by("honest").under_review, by("honest").review_reason
+        return
+    Contest.objects.filter(pk=contest.pk).update(ends=timezone.now())
+    running.advance()
+    while Evaluation.objects.queued().exists():
+        moves.record_report(factories.claimed_for_judging(), factories.passing(9.9))
+    running.advance()
+    assert ContestEntry.objects.get().score == pytest.approx(9.9), ContestEntry.objects.get().verdict
+
+
+def test_what_a_fork_submits_anew_is_one_submission_of_its_candidate_and_no_more_public() -> None:
+    entry = factories.judged(owner=factories.user("honest"), origin=Origin.AGENT, visibility=Visibility.UNLISTED)
+    fork = forked(entry, factories.user("eve"))
+    numbers = [evaluator._judged_again(fork, str(entry.code), number) for number in (1, 2, 3, 1, 2)]
+    assert numbers[:2] == numbers[3:]
+    made = Evaluation.objects.filter(code__in=numbers).order_by("pk")
+    assert [item.reason for item in made] == ["initial", "rejudge", "rejudge"]
+    submission = Submission.objects.get(evaluations__in=made[:1])
+    assert {item.submission for item in made} == {submission}
+    assert (submission.visibility, submission.blob) == (Visibility.UNLISTED, entry.submission.blob)
+    assert submission.title == f"Run {fork}, candidate {fork.best_key}"
+
+
+def test_a_fork_judges_nothing_again_that_its_owner_may_read_no_more() -> None:
+    """Submitted anew it would be the owner's own, who could read it then."""
+    entry = factories.judged(owner=factories.user("honest"), origin=Origin.AGENT)
+    fork = forked(entry, factories.user("eve"))
+    ownership.visibility_change(entry.submission, Visibility.PRIVATE)
+    before = Submission.objects.count()
+    with pytest.raises(LookupError, match="may not read"):
+        evaluator._judged_again(fork, str(entry.code), 1)
+    assert Submission.objects.count() == before
+
+
+def test_a_fork_of_ones_own_run_judges_the_same_submission_again() -> None:
+    honest = factories.user("honest")
+    entry = factories.judged(owner=honest, origin=Origin.AGENT)
+    again = judged_again(forked(entry, honest), entry)
+    assert (again.submission, again.reason) == (entry.submission, EvaluationReason.REJUDGE)
