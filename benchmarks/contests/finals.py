@@ -47,6 +47,7 @@ from ..states import (
     MembershipState,
     Moderation,
     NotificationKind,
+    Priority,
     State,
     TaskVersionStatus,
     WorkerState,
@@ -55,6 +56,7 @@ from . import sealing
 
 LOST_AFTER = timedelta(minutes=10)  # without a sign of the worker of a sitting
 KEPT_S = 60  # who leads a running contest, where nothing shows that it has changed
+RUNS_AWAITED = timedelta(days=1)  # after the end
 RESTARTS_MAX = 2  # after that what was judged counts, whoever judged it
 
 
@@ -103,7 +105,13 @@ def _key(number: Combinable) -> Any:
 
 
 def unfinished(contest: Contest) -> Any:
-    return submitted(contest).exclude(state__in=FINISHED)
+    """What the final judging waits for: what is judged behind everybody else must not put it off without end.
+
+    So it waits for first judgings alone, and for those of agent runs for `RUNS_AWAITED` at most.
+    """
+    rows = submitted(contest).filter(reason=EvaluationReason.INITIAL).exclude(state__in=FINISHED)
+    is_late = contest.ends < timezone.now() - RUNS_AWAITED
+    return rows.filter(priority=Priority.PERSON) if is_late else rows
 
 
 def accepted(contest: Contest) -> Any:

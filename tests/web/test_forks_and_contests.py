@@ -4,6 +4,7 @@ Each was a finding of an attack once. Not covered: what forks, teams and contest
 """
 
 import uuid
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -17,15 +18,16 @@ from agents.evolve.confirming import leaders
 from agents.evolve.state import RunState
 from agents.models import Run
 from agents.record.log import DbLog
+from benchmarks import services
 from benchmarks.accounts import ownership
 from benchmarks.contests import running
 from benchmarks.judgings import moves
 from benchmarks.models import Contest, ContestEntry, Evaluation, Submission
-from benchmarks.states import EvaluationReason, Origin, Visibility
+from benchmarks.states import ContestState, EvaluationReason, Origin, Priority, Visibility
 from tests.agents import factories as runs
 
 from . import contests, factories
-from .test_bounds import replayed
+from .test_bounds import found, replayed
 from .test_timing_revisions import by, on
 
 HIDDEN = {contests.TASK: {"cpu": [{"batch_size": 4861}]}}
@@ -127,3 +129,44 @@ def test_a_fork_of_ones_own_run_judges_the_same_submission_again() -> None:
     entry = factories.judged(owner=honest, origin=Origin.AGENT)
     again = judged_again(forked(entry, honest), entry)
     assert (again.submission, again.reason) == (entry.submission, EvaluationReason.REJUDGE)
+
+
+# --- contests ---
+
+
+def test_a_second_opinion_does_not_put_off_the_end_of_a_contest() -> None:
+    """It is the last in the queue: everybody else's submissions go first, for up to a week."""
+    honest, eve = factories.user("honest"), factories.user("eve")
+    kinds = {"device_kinds": [factories.gpu_kind()], "hidden": {contests.TASK: {"cuda": [{"batch_size": 4861}]}}}
+    contest = contests.running_with(honest, eve, **kinds)
+    factories.judged_on_gpu(replayed(2.0), owner=honest, text="// honest\n")
+    bounded = factories.judged_on_gpu(found(1.2, 1.1, 1.25, "bounded"), owner=eve, text="// eve\n")
+    services.audit_request(bounded, by_staff=False)
+    Contest.objects.filter(pk=contest.pk).update(ends=timezone.now())
+    running.advance()
+    contest.refresh_from_db()
+    assert contest.state == ContestState.JUDGING
+
+
+def test_the_end_of_a_contest_waits_for_what_is_judged_in_full_after_a_quick_check() -> None:
+    eve = factories.user("eve")
+    contest = contests.running_with(eve)
+    services.judge_in_full(factories.judged(owner=eve, quick=True), None)
+    Contest.objects.filter(pk=contest.pk).update(ends=timezone.now())
+    running.advance()
+    contest.refresh_from_db()
+    assert contest.state == ContestState.RUNNING
+
+
+@pytest.mark.parametrize(("hours", "waits"), [(23, True), (25, False)])
+def test_the_end_of_a_contest_waits_a_day_for_what_runs_have_submitted(hours: int, waits: bool) -> None:
+    """As long as people submit, nothing of a run is judged."""
+    eve, end = factories.user("eve"), timezone.now() - timedelta(hours=hours)
+    contest, entered = contests.running_with(eve, hidden=HIDDEN), end - timedelta(hours=1)
+    candidate = factories.queued(owner=eve, origin=Origin.AGENT, priority=Priority.AGENT)
+    Submission.objects.filter(pk=candidate.submission_id).update(created=entered)
+    Evaluation.objects.filter(pk=candidate.pk).update(queued=entered)
+    Contest.objects.filter(pk=contest.pk).update(starts=entered - timedelta(hours=1), ends=end)
+    running.advance()
+    contest.refresh_from_db()
+    assert (contest.state == ContestState.RUNNING) == waits
