@@ -24,7 +24,7 @@ from ..events import emit
 from ..extensions import extensions
 from ..harness import Verdict
 from ..models import CodeBlob, Evaluation, Submission
-from ..states import FINISHED, Origin, Visibility
+from ..states import FINISHED, ContestState, Origin, Visibility
 
 PAID = (
     "The judging of this answer was paid for by a request, so it stays public with its source. Your name is "
@@ -125,7 +125,9 @@ def _unlist_what_is_under_review(mine: QuerySet[Submission]) -> None:
 def _refuse_decided(submission: Submission) -> None:
     if reviews.is_invalidated(submission):
         raise Refused(INVALIDATED)
-    if any(map(is_for_site, submission.evaluations.exclude(state__in=FINISHED).defer("report"))):
+    is_in_finals = submission.contest_entries.filter(task__contest__state=ContestState.JUDGING).exists()
+    unfinished = submission.evaluations.exclude(state__in=FINISHED).defer("report")
+    if is_in_finals or any(map(is_for_site, unfinished)):
         raise Refused(BEING_JUDGED)
 
 

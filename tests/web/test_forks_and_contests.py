@@ -170,3 +170,39 @@ def test_the_end_of_a_contest_waits_a_day_for_what_runs_have_submitted(hours: in
     running.advance()
     contest.refresh_from_db()
     assert (contest.state == ContestState.RUNNING) == waits
+
+
+def final_begun(*entries: Evaluation) -> Contest:
+    """The contest, which has ended: these entries are queued for its finals."""
+    contest = Contest.objects.get()
+    Contest.objects.filter(pk=contest.pk).update(ends=timezone.now())
+    running.advance()
+    assert ContestEntry.objects.count() == len(entries)
+    return contest
+
+
+def test_a_final_is_not_ended_by_deleting_its_entry() -> None:
+    """Security: what a contest has judged again cannot be ended by deleting the entry."""
+    eve = factories.user("eve")
+    contests.running_with(eve, hidden=HIDDEN)
+    entry = factories.judged(factories.passing(3.0), owner=eve)
+    final_begun(entry)
+    assert Evaluation.objects.queued().filter(submission=entry.submission_id).exists()
+    with pytest.raises(services.Refused):
+        ownership.submission_delete(Submission.objects.get(pk=entry.submission_id))
+    moves.record_report(factories.claimed_for_judging(), factories.passing(3.0))
+    running.advance()
+    ownership.submission_delete(Submission.objects.get(pk=entry.submission_id))
+
+
+def test_a_final_that_was_lost_is_not_deleted_before_the_others_have_ended() -> None:
+    eve = factories.user("eve")
+    contests.running_with(eve, hidden=HIDDEN)
+    final_begun(
+        factories.judged(factories.passing(3.0), owner=eve),
+        factories.judged(factories.passing(2.0), owner=eve, text=f"static int b;\n{factories.SOURCE}"),
+    )
+    holding = factories.claimed_for_judging()
+    moves.record_report(holding, factories.failing())
+    with pytest.raises(services.Refused):
+        ownership.submission_delete(Submission.objects.get(pk=holding.evaluation.submission_id))
