@@ -133,19 +133,20 @@ class EvaluationQuerySet(models.QuerySet[Any]):
     def readable_by(self, user: User) -> Self:
         """What `user` may open when they have the link, and what was made for a team of theirs.
 
-        Hidden submissions can be read only by their owner and by staff.
+        Hidden submissions can be read only by their owner and by staff, and open finals by staff alone.
         """
-        shown = ~Q(submission__visibility=Visibility.PRIVATE)
+        rows, shown = self, ~Q(submission__visibility=Visibility.PRIVATE)
         if user.is_authenticated:
             shown |= Q(submission__team__in=teams_of_member(user))
         if not getattr(user, "is_staff", False):
-            shown &= ~Q(submission__moderation=Moderation.HIDDEN)
-        return self.filter(shown | Q(submission__owner=user)) if user.is_authenticated else self.filter(shown)
+            rows, shown = rows.without_open_finals(), shown & ~Q(submission__moderation=Moderation.HIDDEN)
+        return rows.filter(shown | Q(submission__owner=user)) if user.is_authenticated else rows.filter(shown)
 
     def listable_for(self, user: User) -> Self:
         """The rows that a list for `user` may contain."""
         shown = Q(submission__visibility=Visibility.PUBLIC) & ~Q(submission__moderation=Moderation.HIDDEN)
-        return self.filter(shown | Q(submission__owner=user)) if user.is_authenticated else self.filter(shown)
+        rows = self.without_open_finals()
+        return rows.filter(shown | Q(submission__owner=user)) if user.is_authenticated else rows.filter(shown)
 
     def scored_on(self, board: Any) -> Self:
         """What was accepted in full on the board of a task version, device kind and rule set."""
@@ -179,8 +180,8 @@ class EvaluationQuerySet(models.QuerySet[Any]):
 
     def without_open_finals(self) -> Self:
         """Without finals of a contest that is not finished, whose results belong together."""
-        over = Q(contest_entry__task__contest__state=ContestState.FINISHED)
-        return self.filter(~Q(reason=EvaluationReason.CONTEST) | over)
+        over = self.model.objects.filter(contest_entry__task__contest__state=ContestState.FINISHED, pk=OuterRef("pk"))
+        return self.filter(~Q(reason=EvaluationReason.CONTEST) | Exists(over))
 
     def queued(self) -> Self:
         return self.filter(state=State.QUEUED)

@@ -313,13 +313,13 @@ def standing_of(evaluation: Evaluation) -> Standing | None:
 
 def evaluation_history(evaluation: Evaluation) -> list[Evaluation]:
     """Every judging of the same submission, newest first; this one as it was read before, so that a page agrees."""
-    rows = Evaluation.objects.with_context().filter(submission=evaluation.submission_id).order_by("-queued", "-pk")
-    return [evaluation if row.pk == evaluation.pk else row for row in rows]
+    rows = Evaluation.objects.with_context().filter(submission=evaluation.submission_id).without_open_finals()
+    return [evaluation if row.pk == evaluation.pk else row for row in rows.order_by("-queued", "-pk")]
 
 
 def own_evaluations(user: User, codes: Sequence[str], page: int | str = 1) -> Page[Any]:
     """What the account made, its agent runs left out; for a visitor without one, what this browser made (`codes`)."""
-    rows = Evaluation.objects.order_by("-queued", "-pk")
+    rows = Evaluation.objects.without_open_finals().order_by("-queued", "-pk")
     by_hand = rows.exclude(submission__origin=Origin.AGENT)
     mine = by_hand.filter(submission__owner=user) if user.is_authenticated else rows.filter(code__in=codes)
     return page_by_key(mine, Evaluation.objects.with_context(), page)

@@ -149,9 +149,8 @@ class _Pipe:
 def _submissions(user: User) -> Iterator[Submission]:
     rows = Submission.objects.filter(owner=user).select_related("blob", "task_version__task__suite", "method")
     slim = rows.defer("task_version__definition", "task_version__reference_source")
-    judged = (
-        Evaluation.objects.select_related("device_kind", "ruleset", "profile").defer("ruleset__text").order_by("pk")
-    )
+    judged = Evaluation.objects.select_related("device_kind", "ruleset", "profile").defer("ruleset__text")
+    judged = judged.without_open_finals().order_by("pk")
     return slim.prefetch_related(Prefetch("evaluations", judged)).order_by("pk").iterator(chunk_size=AT_ONCE)
 
 

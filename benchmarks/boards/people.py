@@ -106,7 +106,7 @@ def _attach_board_sizes(entries: list[Any]) -> None:
 def _newest(made: Any, count: int = NEWEST) -> list[Evaluation]:
     """The newest judging of each of the newest submissions made by hand."""
     codes = made.exclude(origin=Origin.AGENT).order_by("-created", "-pk").values_list("pk", flat=True)
-    rows = Evaluation.objects.with_context().filter(submission__in=list(codes[:count]))
+    rows = Evaluation.objects.with_context().filter(submission__in=list(codes[:count])).without_open_finals()
     newest: dict[int, Evaluation] = {}
     for row in rows.order_by("-submission__created", "-queued", "-pk"):
         newest.setdefault(row.submission_id, row)

@@ -79,7 +79,7 @@ def report_decided(reporters: Iterable[User], what: str, kind: ActionKind, reaso
 def commented(comment: Comment) -> None:
     """Somebody else has commented on a submission. Its owner is told who, not what: the text stays on its page."""
     submission = comment.submission
-    owner, judged = submission.owner, submission.evaluations.order_by("-pk").first()
+    owner, judged = submission.owner, submission.evaluations.without_open_finals().order_by("-pk").first()
     if owner is None or owner == comment.author or judged is None:
         return
     title = f"“{submission.title}”, {_task(submission)}" if submission.title else _task(submission)

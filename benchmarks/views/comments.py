@@ -78,5 +78,5 @@ def comment_moderate(request: HttpRequest, pk: int) -> HttpResponse:
 
 def _evaluation_of(comment: Comment) -> Evaluation:
     """The newest judging of the submission, on whose page the comment stands."""
-    found: Evaluation = comment.submission.evaluations.order_by("-pk")[0]
+    found: Evaluation = comment.submission.evaluations.without_open_finals().order_by("-pk")[0]
     return found

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.test import Client
 from django.utils import timezone
 
 from agents import services as agents
@@ -19,11 +20,11 @@ from agents.evolve.state import RunState
 from agents.models import Run
 from agents.record.log import DbLog
 from benchmarks import services
-from benchmarks.accounts import ownership
+from benchmarks.accounts import exports, ownership
 from benchmarks.contests import running
 from benchmarks.judgings import moves
 from benchmarks.models import Contest, ContestEntry, Evaluation, Submission
-from benchmarks.states import ContestState, EvaluationReason, Origin, Priority, Visibility
+from benchmarks.states import ContestState, EvaluationReason, Origin, Priority, State, Visibility
 from tests.agents import factories as runs
 
 from . import contests, factories
@@ -206,3 +207,53 @@ def test_a_final_that_was_lost_is_not_deleted_before_the_others_have_ended() -> 
     moves.record_report(holding, factories.failing())
     with pytest.raises(services.Refused):
         ownership.submission_delete(Submission.objects.get(pk=holding.evaluation.submission_id))
+
+
+@pytest.fixture
+def final(owner: User) -> Evaluation:
+    """One of two finals has been judged, with a score that nothing else has."""
+    contests.running_with(owner, hidden=HIDDEN)
+    texts = [f"static int a{number};\n{factories.SOURCE}" for number in range(2)]
+    contest = final_begun(*(factories.judged(factories.passing(3.0), owner=owner, text=text) for text in texts))
+    holding = factories.claimed_for_judging()
+    moves.record_report(holding, factories.passing(2.468))
+    assert Contest.objects.get(pk=contest.pk).state == ContestState.JUDGING
+    return Evaluation.objects.get(pk=holding.evaluation.pk)
+
+
+def test_a_board_shows_no_final_before_all_are_judged(visitor: Client, final: Evaluation) -> None:
+    """The data set and the export leave finals out until the contest is finished, as results belong together."""
+    answer = visitor.get(f"/api/v1/submissions/{final.submission.code}").content.decode()
+    assert "2.468" not in answer
+
+
+@pytest.mark.parametrize("who", ["visitor", "as_owner"])
+def test_nobody_reads_a_final_before_all_are_judged(who: str, final: Evaluation, request: Any) -> None:
+    client = request.getfixturevalue(who)
+    first = final.submission.evaluations.get(reason=EvaluationReason.INITIAL)
+    paths = ["/", "/status/", "/people/olga/", "/accounts/submissions/", "/contests/running/"]
+    paths += [first.get_absolute_url(), f"/submissions/{final.submission.code}/"]
+    paths += [f"/api/v1/{path}" for path in ("export", "submissions", "submissions?mine=true", "contests/running")]
+    paths += [f"/api/v1/evaluations/{first.code}", f"/api/v1/submissions/{final.submission.code}"]
+    for path in paths:
+        told = client.get(path, follow=True).content.decode()
+        assert not any(word in told for word in ("2.468", "2.47", str(final.code))), path
+    assert client.get(final.get_absolute_url()).status_code == 404
+    assert client.get(f"/api/v1/evaluations/{final.code}").status_code == 404
+    moves.record_report(factories.claimed_for_judging(), factories.passing(3.0))
+    running.advance()
+    assert client.get(final.get_absolute_url()).status_code == 200
+
+
+def test_staff_can_read_and_cancel_a_final(as_staff: Client, final: Evaluation) -> None:
+    waits = Evaluation.objects.queued().get()
+    assert as_staff.get(final.get_absolute_url()).status_code == 200
+    assert str(waits.code) in as_staff.get(f"/moderation/submissions/{waits.submission.code}/").content.decode()
+    as_staff.post(f"{waits.get_absolute_url()}cancel/")
+    waits.refresh_from_db()
+    assert waits.state == State.CANCELLED
+
+
+def test_the_archive_of_an_account_has_no_open_final(owner: User, final: Evaluation) -> None:
+    judged = [path for path, _ in exports.files_of(owner) if "/evaluations/" in path]
+    assert (len(judged), any(str(final.code) in path for path in judged)) == (2, False)
