@@ -109,15 +109,22 @@ def invite(team: Team, account: User, *, by: User) -> None:
 def answer(membership: TeamMembership, *, accept: bool) -> None:
     """By the invited. Raises Refused where the invitation is no longer open."""
     state = MembershipState.MEMBER if accept else MembershipState.ENDED
-    held = TeamMembership.objects.filter(pk=membership.pk, state=MembershipState.INVITED)
-    if not held.update(state=state, changed=timezone.now()):
-        raise Refused("This invitation is not open any more.")
+    with transaction.atomic():
+        _hold(membership.team)
+        held = TeamMembership.objects.filter(pk=membership.pk, state=MembershipState.INVITED)
+        if not held.update(state=state, changed=timezone.now()):
+            raise Refused("This invitation is not open any more.")
+        _settle(membership.team)
+
+
+def _may_own_more(account: User) -> bool:
+    """The account is held until the transaction ends."""
+    User.objects.select_for_update().get(pk=account.pk)
+    return len(teams_of(account, owned=True)) < OWNED_MAX
 
 
 def _refuse_full(account: User) -> None:
-    """Who may own no more teams; the account is held until the transaction ends."""
-    User.objects.select_for_update().get(pk=account.pk)
-    if len(teams_of(account, owned=True)) >= OWNED_MAX:
+    if not _may_own_more(account):
         raise Refused(f"An account owns at most {OWNED_MAX} teams, and {account.get_username()} owns as many.")
 
 
@@ -143,42 +150,79 @@ def remove(team: Team, account: User, *, by: User) -> None:
 
 
 def leave(team: Team, account: User) -> None:
-    """What the member made for the team stays. Raises Refused for the last owner."""
+    """Whoever is in it may at any time, so nobody is bound to a team. What the member made for it stays.
+
+    Raises Refused for who is not in it.
+    """
     with transaction.atomic():
-        Team.objects.select_for_update().filter(pk=team.pk).first()
-        _refuse_ownerless(team, account)
+        _hold(team)
         _end(team, account)
+        _settle(team)
 
 
 def team_delete(team: Team, *, by: User) -> None:
-    """By an owner. Its submissions stay their authors', without the team. Raises Refused during a contest.
-
-    Also within a day of an invitation: what is counted goes with the team, and a new one could ask the same people.
-    """
+    """By an owner. Its submissions stay their authors', without the team. Raises Refused where it has to stay."""
     with transaction.atomic():
         _lock(team, by)
-        if ContestParticipant.objects.filter(team=team, contest__state__in=_NOT_OVER).exists():
-            raise Refused("The team takes part in a contest that is not over.")
-        lately = timezone.now() - INVITED_AGAIN_AFTER
-        if team.memberships.filter(invited_by__isnull=False, changed__gt=lately).exists():
-            raise Refused("Somebody was invited, or answered or left, within the last day. Delete the team later.")
+        if why := _why_it_stays(team):
+            raise Refused(why)
         team.delete()
+
+
+def _why_it_stays(team: Team) -> str:
+    """Empty if it may go.
+
+    In a contest its submissions would count for their authors from then on. Within a day of an invitation a new team
+    could ask the same people.
+    """
+    takes_part = ContestParticipant.objects.filter(team=team, contest__state__in=_NOT_OVER).exists()
+    if takes_part and Submission.objects.filter(team=team).exists():
+        return "The team takes part in a contest that is not over."
+    lately = timezone.now() - INVITED_AGAIN_AFTER
+    if team.memberships.filter(invited_by__isnull=False, changed__gt=lately).exists():
+        return "Somebody was invited, or answered or left, within the last day. Delete the team later."
+    return ""
 
 
 def account_ends(account: User) -> None:
     """Before an account is deleted: its teams get another owner, or go where nobody is left."""
-    for team in teams_of(account, owned=True):
-        others = team.memberships.filter(state=MembershipState.MEMBER).exclude(account=account)
-        if not others.exists():
+    for team in teams_of(account):
+        _hold(team)
+        team.memberships.filter(account=account).delete()
+        _settle(team)
+
+
+def forget() -> None:
+    """Deletes teams that nobody is in and that had to stay until now."""
+    for team in Team.objects.exclude(memberships__state=MembershipState.MEMBER):
+        with transaction.atomic():
+            _hold(team)
+            _settle(team)
+
+
+def _settle(team: Team) -> None:
+    """Where it has no owner, the oldest member that may own one more becomes one; where nobody is left, it goes.
+
+    While none of its members may, it has no owner.
+    """
+    inside = team.memberships.filter(state=MembershipState.MEMBER).order_by("changed", "pk")
+    if not inside.exists():
+        if not _why_it_stays(team):
             team.delete()
-        elif not others.filter(role=TeamRole.OWNER).exists():
-            oldest = others.order_by("changed", "pk")[0]
-            others.filter(pk=oldest.pk).update(role=TeamRole.OWNER)
+    elif not _owners(team).exists():
+        heir = next((row for row in inside.select_related("account") if _may_own_more(row.account)), None)
+        if heir is not None:
+            inside.filter(pk=heir.pk).update(role=TeamRole.OWNER)
+
+
+def _hold(team: Team) -> None:
+    """In a transaction: nobody else changes the team meanwhile."""
+    Team.objects.select_for_update().filter(pk=team.pk).first()
 
 
 def _lock(team: Team, by: User) -> None:
-    """In a transaction: nobody else changes the team meanwhile. Raises Refused unless `by` is one of its owners."""
-    Team.objects.select_for_update().filter(pk=team.pk).first()
+    """As `_hold`. Raises Refused unless `by` is one of its owners."""
+    _hold(team)
     if not _owners(team).filter(account=by).exists():
         raise Refused("Only an owner of the team can do this.")
 

@@ -6,7 +6,7 @@ Does NOT do the work itself: each calls the module that does. When they run is i
 from celery import shared_task
 from django.db.models import Count
 
-from .. import comments, events, services
+from .. import comments, events, services, teams
 from ..accounts import limits
 from ..contests import running
 from ..dataset import files, nightly
@@ -68,6 +68,7 @@ def prune_events() -> None:
     comments.forget()
     checks.forget_checks()
     limits.forget()
+    teams.forget()
     forget_old_samples()
     statistics_gather()
 

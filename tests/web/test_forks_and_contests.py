@@ -19,12 +19,12 @@ from agents.evolve.confirming import leaders
 from agents.evolve.state import RunState
 from agents.models import Run
 from agents.record.log import DbLog
-from benchmarks import services
+from benchmarks import services, teams
 from benchmarks.accounts import exports, ownership
 from benchmarks.contests import running
 from benchmarks.judgings import moves
 from benchmarks.models import Contest, ContestEntry, Evaluation, Submission
-from benchmarks.states import ContestState, EvaluationReason, Origin, Priority, State, Visibility
+from benchmarks.states import ContestState, EvaluationReason, Origin, Priority, State, TeamRole, Visibility
 from tests.agents import factories as runs
 
 from . import contests, factories
@@ -257,3 +257,31 @@ def test_staff_can_read_and_cancel_a_final(as_staff: Client, final: Evaluation) 
 def test_the_archive_of_an_account_has_no_open_final(owner: User, final: Evaluation) -> None:
     judged = [path for path, _ in exports.files_of(owner) if "/evaluations/" in path]
     assert (len(judged), any(str(final.code) in path for path in judged)) == (2, False)
+
+
+# --- teams ---
+
+
+def test_an_account_owns_no_more_teams_than_it_may_when_others_are_deleted() -> None:
+    keeper = factories.user("keeper")
+    for number in range(teams.OWNED_MAX + 2):
+        maker = factories.user(f"maker{number}")
+        team = teams.team_create(f"squat{number}", by=maker)
+        teams.invite(team, keeper, by=maker)
+        teams.answer(team.memberships.get(account=keeper), accept=True)
+        ownership.account_delete(maker, keep_submissions=False)
+    assert len(teams.teams_of(keeper, owned=True)) <= teams.OWNED_MAX
+
+
+def test_nobody_is_bound_to_a_team_by_becoming_its_last_owner() -> None:
+    """A member is made an owner without being asked; as the last one it could neither leave nor delete the team."""
+    eve, victim = factories.user("eve"), factories.user("victim")
+    contest = contests.running_with()
+    team = teams.team_create("trap", by=eve)
+    teams.invite(team, victim, by=eve)
+    teams.answer(team.memberships.get(account=victim), accept=True)
+    running.join(contest, eve, team)
+    teams.role_set(team, victim, TeamRole.OWNER, by=eve)
+    teams.leave(team, eve)
+    teams.leave(team, victim)
+    running.join(contest, victim)

@@ -16,7 +16,7 @@ from benchmarks.contests import results, running
 from benchmarks.models import Contest, ContestParticipant, Evaluation, Notification, Submission, Team, TeamMembership
 from benchmarks.moderation import decisions
 from benchmarks.services import Refused
-from benchmarks.states import ActionKind, TeamRole
+from benchmarks.states import ActionKind, ContestState, TeamRole
 
 from . import contests, factories
 
@@ -65,10 +65,8 @@ def test_from_making_to_deleting(as_owner: Client, as_stranger: Client, stranger
     assert as_stranger.post("/teams/rowing/invite/", {"account": "olga"}).status_code == 404
     assert as_stranger.post("/teams/rowing/members/olga/", {"wish": "remove"}).status_code == 404
     assert as_stranger.post("/teams/rowing/delete/", {"name": "rowing"}).status_code == 404
-    as_owner.post("/teams/rowing/leave/")
     as_owner.post("/teams/rowing/members/olga/", {"wish": "member"})
-    assert TeamMembership.objects.get(account__username="olga").role == "owner"  # a team is never left without one
-    as_owner.post("/teams/rowing/members/stefan/", {"wish": "owner"})
+    assert TeamMembership.objects.get(account__username="olga").role == "owner"  # there is no other one
     assert as_owner.post("/teams/rowing/leave/")["Location"] == "/accounts/teams/"
     assert as_owner.get("/teams/rowing/").status_code == 404
     as_stranger.post("/teams/rowing/delete/", {"name": "sailing"})
@@ -227,6 +225,52 @@ def test_a_deleted_account_leaves_the_team_an_owner(owner: Any, team: Team) -> N
     assert TeamMembership.objects.get(team=team).role == TeamRole.OWNER
     account_delete(mia, keep_submissions=True)
     assert not Team.objects.exists()
+
+
+def test_the_last_owner_leaves_the_team_to_who_has_been_in_it_longest(owner: Any, team: Team) -> None:
+    mia, _ = member(team, "mia"), member(team, "noah")
+    teams.leave(team, owner)
+    roles = dict(team.memberships.values_list("account__username", "role"))
+    assert roles == {"olga": "member", "mia": "owner", "noah": "member"}
+    for number in range(teams.OWNED_MAX):
+        teams.team_create(f"noahs{number}", by=User.objects.get(username="noah"))
+    teams.leave(team, mia)
+    assert not team.memberships.filter(role=TeamRole.OWNER).exists(), "noah owns as many teams as one may"
+
+
+def test_a_team_that_nobody_is_in_goes_as_soon_as_it_may(owner: Any, stranger: Any, team: Team) -> None:
+    left = teams.team_create("sailing", by=owner)
+    teams.leave(left, owner)
+    assert not Team.objects.filter(name="sailing").exists()
+    teams.invite(team, stranger, by=owner)
+    teams.leave(team, owner)
+    teams.forget()
+    assert Team.objects.get() == team, "a new one could invite the same account again"
+    TeamMembership.objects.update(changed=timezone.now() - timedelta(days=2))
+    teams.forget()
+    assert not Team.objects.exists()
+
+
+def test_an_empty_team_stays_in_a_contest_for_what_it_has_submitted(owner: Any, team: Team) -> None:
+    contest, idle = contests.running_with(), teams.team_create("sailing", by=owner)
+    running.join(contest, owner, idle)
+    teams.leave(idle, owner)
+    assert not Team.objects.filter(name="sailing").exists(), "it would hold a name for nothing"
+    running.join(contest, owner, team)
+    factories.judged(owner=owner, team=team)
+    teams.leave(team, owner)
+    teams.forget()
+    assert [line.participant for line in results.boards(contest)[0].lines] == ["rowing"]
+    Contest.objects.update(state=ContestState.FINISHED)
+    teams.forget()
+    assert not Team.objects.exists()
+
+
+def test_who_accepts_an_invitation_to_an_empty_team_owns_it(owner: Any, stranger: Any, team: Team) -> None:
+    teams.invite(team, stranger, by=owner)
+    teams.leave(team, owner)
+    teams.answer(team.memberships.get(account=stranger), accept=True)
+    assert teams.teams_of(stranger, owned=True) == [team]
 
 
 # --- contests ------------------------------------------------------------------------------------------------------
