@@ -80,7 +80,7 @@ def team_answer(request: HttpRequest, name: str) -> HttpResponse:
 def team_member(request: HttpRequest, name: str, account: str) -> HttpResponse:
     """What an owner does with a member or an invitation: `owner`, `member` or `remove`."""
     team, _ = _as_owner(request, name)
-    found, by = get_object_or_404(User, username=account), person(request)
+    found, by = get_object_or_404(User, username=account if account.isprintable() else ""), person(request)
     wish = request.POST.get("wish", "")
     if wish == "remove":
         _done(request, lambda: teams.remove(team, found, by=by), "The account was removed.")

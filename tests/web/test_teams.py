@@ -273,6 +273,12 @@ def test_who_accepts_an_invitation_to_an_empty_team_owns_it(owner: Any, stranger
     assert teams.teams_of(stranger, owned=True) == [team]
 
 
+@pytest.mark.parametrize("account", ["%00", "a%00b", "%E2%80%AE"])
+def test_what_is_no_name_of_an_account_is_looked_up_nowhere(as_owner: Client, team: Team, account: str) -> None:
+    """PostgreSQL takes no text with a NUL."""
+    assert as_owner.post(f"/teams/rowing/members/{account}/", {"wish": "remove"}).status_code == 404
+
+
 # --- contests ------------------------------------------------------------------------------------------------------
 
 
