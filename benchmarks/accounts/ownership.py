@@ -57,13 +57,16 @@ def visibility_change(submission: Submission, wanted: str) -> bool:
             quotas.take_public_place(submission)
         elif submission.visibility == Visibility.PUBLIC:
             quotas.keep_place(submission)
-        standings.boards_held(submission)
+        on_boards = Visibility.PUBLIC in (wanted, submission.visibility)  # nothing else decides what stands there
+        if on_boards:
+            standings.boards_held(submission)
         before = Submission.objects.filter(pk=submission.pk, visibility=submission.visibility)
         shown = {"shown_at": timezone.now()} if wanted == Visibility.PUBLIC else {}
         if not before.update(visibility=wanted, **shown):
             transaction.set_rollback(True)  # no place is taken for what somebody else has changed meanwhile
             return False
-        _boards_follow(_judged(submission))
+        if on_boards:
+            _boards_follow(_judged([submission]))
     submission.visibility = wanted
     return True
 
@@ -81,7 +84,7 @@ def submission_delete(submission: Submission) -> None:
         now = Submission.objects.filter(pk=submission.pk).first()
         if now is not None:
             _refuse_decided(now)
-        _delete(submission)
+        _boards_follow(_take_away([submission]))
 
 
 def account_delete(user: User, *, keep_submissions: bool) -> None:
@@ -102,10 +105,8 @@ def account_delete(user: User, *, keep_submissions: bool) -> None:
             Evaluation.objects.filter(submission__owner=user).order_by().values_list("task_version", flat=True)
         )
         _unlist_what_is_under_review(mine)
-        judged = list[Evaluation]()
-        for submission in gone:  # read now: until the boards were held, one may have been made private or paid for
-            judged += _take_away(submission)
-        _boards_follow(judged)
+        # read now: until the boards were held, one may have been made private or paid for
+        _boards_follow(_take_away(list(gone)))
         released = standings.standings_release(user)
         mine.update(owner=None, client_token="")
         standings.standings_restore(released)
@@ -150,40 +151,36 @@ def _cancel(submission: Submission) -> None:
         evaluation_cancel(evaluation, DELETED)
 
 
-def _delete(submission: Submission) -> None:
-    _boards_follow(_take_away(submission))
-
-
-def _take_away(submission: Submission) -> list[Evaluation]:
-    """What had been judged of it, without the reports; the boards do not follow yet."""
-    _cancel(submission)  # a report, too, holds its evaluation before the boards
-    standings.boards_held(submission)
-    quotas.keep_place(submission)
-    judged, source = _judged(submission), submission.blob_id
+def _take_away(submissions: list[Submission]) -> list[Evaluation]:
+    """What had been judged of them; the boards do not follow yet."""
+    for submission in submissions:
+        _cancel(submission)  # a report, too, holds its evaluation before the boards
+        standings.boards_held(submission)
+    judged = _judged(submissions)
     reviews.remember(judged)
-    submission.delete()
-    CodeBlob.objects.filter(pk=source, submissions=None).delete()
-    for item in judged:
-        item.report = None  # they may be many
+    for submission in submissions:
+        quotas.keep_place(submission)
+        submission.delete()
+        CodeBlob.objects.filter(pk=submission.blob_id, submissions=None).delete()
     return judged
 
 
-def _judged(submission: Submission) -> list[Evaluation]:
-    known = submission.evaluations.exclude(verdict="")
+def _judged(submissions: list[Submission]) -> list[Evaluation]:
+    """Without the reports, which are long: of an account it may be many."""
+    known = Evaluation.objects.filter(submission__in=submissions).exclude(verdict="").defer("report").order_by("pk")
     return list(known.select_related("submission__method", "task_version__task", "device_kind", "ruleset"))
 
 
 def _boards_follow(judged: list[Evaluation]) -> None:
-    """The row of each holder once on each board, and those of others with the same code, once for each code."""
-    rows, codes = dict[Any, Evaluation](), dict[Any, Evaluation]()
+    """The row of each holder once on each board, and once those of others with the same code as one of these."""
+    rows, boards, programs = dict[Any, Evaluation](), dict[Any, Evaluation](), Programs(judged)
     for item in judged:
         board = (item.ruleset_id, item.task_version_id, item.device_kind_id)
-        tokens = item.submission.source_key or item.submission.blob_id  # whoever has its text has its tokens
-        rows[board, same_code.holder_of(item)] = codes[board, tokens, item.object_key] = item
+        rows[board, same_code.holder_of(item)] = boards[board] = item
     for evaluation in rows.values():
-        standings.standings_renew(evaluation)
-    for evaluation in codes.values():
-        standings.review_renew(evaluation)
+        standings.standings_renew(evaluation, programs)
+    for evaluation in boards.values():
+        standings.review_renew(evaluation, programs)
     _tell(rows.values())
 
 

@@ -16,8 +16,8 @@ from django.db.models import Q, QuerySet
 from ..harness import BOUND_TRUSTS, read_alike
 from ..models import DeletedScore, Evaluation
 from ..states import AUDITED, BOUNDED, REPLAYED, TIMINGS, EvaluationReason, Priority
-from .same_code import GONE, having, own_names, owner_of
-from .settled import SameCode, how_known, most, surely
+from .same_code import GONE, having, owner_of
+from .settled import SameCode, how_known, most, once_for_all_alike, surely
 
 APART = 1.25  # by which they differ for no honest reason: bounded calls of several short kernels also take longer
 _APART_ELSEWHERE = 2.0  # replayed ones on another machine, with other versions, or by another revision of the timing
@@ -25,6 +25,7 @@ _LOWER = ((REPLAYED, BOUND_TRUSTS), (BOUNDED, (AUDITED,)))  # which trusts no sc
 _IsSettled = Callable[[Any], bool]
 
 
+@once_for_all_alike
 def contradiction(evaluation: Evaluation, same_code: SameCode) -> str:
     """Two judgings of the code are so far apart that one of them is wrong; empty if there are none.
 
@@ -35,7 +36,10 @@ def contradiction(evaluation: Evaluation, same_code: SameCode) -> str:
     """
     if all(item.timing_trust not in TIMINGS for item in same_code.judgings):
         return ""
-    own = [row for row in scored_of(evaluation, same_code.judgings) if answers_for(evaluation, row)]
+    scored = scored_of(evaluation, same_code)
+    if _agree(scored):
+        return ""
+    own = [row for row in scored if answers_for(evaluation, row)]
     found = next(
         chain(
             _of_other_trust(own, same_code.by_staff),
@@ -54,6 +58,8 @@ def is_contested(same_code: SameCode, counting: list[Any], apart: float = math.i
 
     It has done so once it has judged it after all of them, to no score that is lower by the factor `apart`.
     """
+    if _agree(counting):
+        return False
     of_site = [row for row in counting if _is_asked_by_site(row)]
 
     def is_answered(row: Any) -> bool:
@@ -71,6 +77,8 @@ def without_refuted(evaluation: Evaluation, scored: list[Any], same_code: SameCo
     scored far more later, under whatever conditions, and they are all of one owner: neither is it luck of several, nor
     does one judging of the site outweigh what several agree on.
     """
+    if _agree(scored):
+        return scored
     refuted = set[int]()
     own = {id(row) for row in scored if answers_for(evaluation, row)}
     of_site = [row for row in scored if _is_asked_by_site(row)]
@@ -118,13 +126,14 @@ def is_for_site(item: Evaluation) -> bool:
     return is_rejudged or item.reason in (EvaluationReason.AUDIT, EvaluationReason.SITE_AUDIT)
 
 
-def scored_of(evaluation: Evaluation, same_code: list[Evaluation]) -> list[Any]:
+@once_for_all_alike
+def scored_of(evaluation: Evaluation, same_code: SameCode) -> list[Any]:
     """Judgings of the code that have a score, and what is remembered of deleted ones."""
-    names, owner = own_names(evaluation, same_code, tokens=True), evaluation.submission.owner_id
+    names, owner = same_code.own_names(evaluation, tokens=True), evaluation.submission.owner_id
     like = Q(language__in=(*read_alike(evaluation.submission.language), "")) & having(names, GONE)
     if owner is not None:
         like |= Q(owner=owner) & having(names, {"tokens": "source_key"})
-    rows: list[Any] = [item for item in same_code if item.score is not None]
+    rows: list[Any] = [item for item in same_code.judgings if item.score is not None]
     return [*rows, *deleted(DeletedScore, evaluation, like)]
 
 
@@ -168,6 +177,11 @@ def _pairs(high: list[Any], low: list[Any], apart: float) -> Iterator[tuple[Any,
         top, bottom = max(high, key=surely), min(low, key=most)
         if _contradicts(top, bottom, apart):
             yield top, bottom
+
+
+def _agree(rows: list[Any]) -> bool:
+    """Whether no two of them contradict each other, whatever is known of their times and conditions."""
+    return not any(_pairs(rows, rows, APART))
 
 
 def _contradicts(high: Any, low: Any, apart: float) -> bool:

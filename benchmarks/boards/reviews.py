@@ -14,8 +14,8 @@ from ..harness import SpeedupEstimate, Verdict, is_bound, pooled, read_alike
 from ..models import DeletedScore, Evaluation, ModerationAction, Refusal, Submission
 from ..states import TIMINGS, ActionKind, EvaluationReason, Moderation, Visibility
 from .contradictions import answers_for, contradiction, deleted, is_for_site, scored_of, without_refuted
-from .same_code import GONE, having, names_of, own_names
-from .settled import JudgedProgram, SameCode, ended, how_known, is_passed_audit, was_public
+from .same_code import GONE, having, names_of
+from .settled import Programs, SameCode, ended, how_known, is_passed_audit, once_for_all_alike, was_public
 
 QUESTIONS_MAX = 8  # that a review names
 AUDITS = (EvaluationReason.AUDIT, EvaluationReason.SITE_AUDIT, EvaluationReason.VERIFICATION)
@@ -85,10 +85,10 @@ def _remembered(evaluation: Evaluation, same_code: SameCode) -> str:
 
     That of staff is about what was submitted later, and only a later confirmation settles it.
     """
-    owner, names = evaluation.submission.owner_id, own_names(evaluation, same_code.judgings)
+    owner, names = evaluation.submission.owner_id, same_code.own_names(evaluation)
     like = Q(language__in=read_alike(evaluation.submission.language)) & having(names, GONE)
     if owner is not None:
-        tokens = own_names(evaluation, same_code.judgings, tokens=True)
+        tokens = same_code.own_names(evaluation, tokens=True)
         like |= Q(owner=owner) & having(tokens, {"tokens": "source_key"})
     by_staff = Refusal.objects.filter(like, verdict="", task_version__task__versions=evaluation.task_version_id)
     for refusal in deleted(Refusal, evaluation, like) | by_staff:
@@ -106,14 +106,14 @@ def _remembered(evaluation: Evaluation, same_code: SameCode) -> str:
     return ""
 
 
-def _is_doubtful(item: Evaluation) -> bool:
+def _is_doubtful(item: Evaluation, programs: Programs) -> bool:
     """Whether it was refused, or `review_reason` would name one of its gates; to be asked before it is deleted.
 
     A refusal counts even if it is settled: what has settled it may be deleted as well.
     """
     if item.verdict != Verdict.PASS:
         return _is_refusal(item) and not Verdict(item.verdict).ours
-    return _has_open_gate(item, JudgedProgram(item).same_code(item)) if item.gated else False
+    return _has_open_gate(item, programs.same_code(item)) if item.gated else False
 
 
 def _has_open_gate(row: Any, same_code: SameCode) -> bool:
@@ -123,6 +123,7 @@ def _has_open_gate(row: Any, same_code: SameCode) -> bool:
     return not same_code.was_seen(row) and bool(same_code.open_gates(row))
 
 
+@once_for_all_alike
 def pooled_judgings(evaluation: Evaluation, same_code: SameCode) -> list[Any]:
     """Whose scores are pooled. Deleted judgings are as well, or the unlucky ones would be deleted.
 
@@ -131,9 +132,9 @@ def pooled_judgings(evaluation: Evaluation, same_code: SameCode) -> list[Any]:
     avoiding that than the revision has changed. Nobody else's far-off judging counts for long (`without_refuted`), and
     none with an open gate, which puts this entry under no review.
     """
-    scored = scored_of(evaluation, same_code.judgings)
-    open_to_all = [row for row in scored if answers_for(evaluation, row) or not _has_open_gate(row, same_code)]
-    scored = without_refuted(evaluation, open_to_all, same_code)
+    scored = scored_of(evaluation, same_code)
+    counting = [row for row in scored if answers_for(evaluation, row) or not _has_open_gate(row, same_code)]
+    scored = without_refuted(evaluation, counting, same_code)
     best = min(map(how_known, scored))
     latest = max(row.timing_revision for row in scored if how_known(row) == best)
     return [row for row in scored if row.timing_revision >= latest]
@@ -163,9 +164,10 @@ def _invalidated_at(submission: Submission) -> datetime:
 def remember(evaluations: Iterable[Evaluation]) -> None:
     """Keep of evaluations that are about to be deleted that their source was in question, or what it scored for whom.
 
-    A refusal without a verdict is that of staff, who have invalidated the submission.
+    A refusal without a verdict is that of staff, who have invalidated the submission. Of all that are deleted together
+    it is asked while all are there.
     """
-    refused, scored = [], []
+    refused, scored, programs = [], [], Programs()
     for item in evaluations:
         columns = {
             "owner_id": item.submission.owner_id,
@@ -179,7 +181,7 @@ def remember(evaluations: Iterable[Evaluation]) -> None:
         if is_invalidated(item.submission):
             when = {"finished": _invalidated_at(item.submission), "language": item.submission.language}
             refused.append(Refusal(**columns, **when))
-        is_doubtful = _is_doubtful(item)
+        is_doubtful = _is_doubtful(item, programs)
         if is_doubtful:
             what = {"verdict": item.verdict, "finished": item.finished, "language": item.submission.language}
             refused.append(Refusal(**columns, **what))

@@ -7,6 +7,7 @@ it. Does NOT decide what follows from that (`reviews.py`).
 
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any
 
 from django.db.models import Q, QuerySet
@@ -16,6 +17,7 @@ from ..models import Confirmation, DeletedScore, Evaluation, Refusal, Submission
 from ..states import EvaluationReason, MethodKind
 
 Name = tuple[str, str]  # what kind of key it is, and the key
+_ANYBODY = ""  # in the place of an owner
 _COLUMNS = {"text": "submission__blob", "object": "object_key", "tokens": "submission__source_key"}
 GONE = {"text": "source_sha256", "object": "object_key"}  # of what is remembered of deleted judgings
 
@@ -36,10 +38,11 @@ def owner_of(evaluation: Evaluation) -> str:
     return f"submission:{submission.code}" if submission.owner_id is None else f"user:{submission.owner_id}"
 
 
-def program_of(evaluation: Evaluation) -> list[Evaluation]:
+def program_of(evaluation: Evaluation, *others: Evaluation) -> list[Evaluation]:
     """All judgings that may be of the same code, however many others they have to do with: also by tokens.
 
-    Of quick checks those that refused it: whether it is right they look at as closely as any other.
+    Of several on one board, of the code of any of them. Of quick checks those that refused it: whether it is right they
+    look at as closely as any other.
     """
     rows = Evaluation.objects.filter(
         task_version=evaluation.task_version_id,
@@ -49,7 +52,7 @@ def program_of(evaluation: Evaluation) -> list[Evaluation]:
     ours = [verdict.value for verdict in Verdict if verdict.ours]
     known = rows.exclude(verdict="").exclude(verdict__in=ours)
     known = known.exclude(reason=EvaluationReason.QUICK, verdict=Verdict.PASS)
-    names = names_of(evaluation, tokens=True)
+    names = set[Name]().union(*(names_of(item, tokens=True) for item in (evaluation, *others)))
     new = set(names)
     while new:
         keys = known.filter(having(new, _COLUMNS)).order_by().values_list(*_COLUMNS.values()).distinct()
@@ -66,23 +69,51 @@ def taken_down_of(evaluation: Evaluation, names: set[Name]) -> list[Evaluation]:
     return list(rows.exclude(verdict="").select_related("submission__method").defer("report", "error_internal"))
 
 
-def judgings_of_same_code(
-    evaluation: Evaluation, program: list[Evaluation], found_in: list[Evaluation] | None = None
-) -> list[Evaluation]:
-    """Those of its owner that have to do with it, and those of others that have the text or the code of one of these.
+class Judgings:
+    """Judgings that may be of one code, by owner and by name: each is looked at once, not once for each other one."""
 
-    Tokens are read from a text that its author chose: a stranger's must not touch an entry. Nor must what a stranger
-    has submitted as another language, where the same text may be another program. `program` is `program_of` the
-    evaluation; they are looked for there, unless in others.
-    """
-    owner, alike = owner_of(evaluation), read_alike(evaluation.submission.language)
-    names = own_names(evaluation, program, tokens=True)
+    def __init__(self, judgings: Iterable[Evaluation]) -> None:
+        self.judgings = list(judgings)
+        self._groups = dict[tuple[str, bool], dict[Name, frozenset[Name]]]()
 
-    def has_to_do(item: Evaluation) -> bool:
-        is_own = owner_of(item) == owner
-        return (is_own or item.submission.language in alike) and bool(names_of(item, tokens=is_own) & names)
+    def own_names(self, evaluation: Evaluation, *, tokens: bool = False) -> frozenset[Name]:
+        """Texts, compiled codes and tokens of its owner's judgings that have to do with it. By tokens only if asked."""
+        asked = owner_of(evaluation), tokens
+        if asked not in self._groups:
+            self._groups[asked] = _groups(names_of(item, tokens=tokens) for item in self._owned[owner_of(evaluation)])
+        return _connected(names_of(evaluation, tokens=tokens), self._groups[asked])
 
-    return [item for item in (program if found_in is None else found_in) if has_to_do(item)]
+    def of_same_code(self, evaluation: Evaluation, names: frozenset[Name] | None = None) -> list[Evaluation]:
+        """Those of its owner that have to do with it, and those of others that have a text or a code of these.
+
+        `names` are those that its owner's judgings have on its board, if these are of others. Tokens are read from a
+        text that its author chose: a stranger's must not touch an entry. Nor must what a stranger has submitted as
+        another language, where the same text may be another program.
+        """
+        names = self.own_names(evaluation, tokens=True) if names is None else names
+        owner, alike = owner_of(evaluation), read_alike(evaluation.submission.language)
+        own = {place for name in names for place in self._places[owner, name]}
+        others = {place for name in names for place in self._places[_ANYBODY, name]} - own
+        alike_others = {place for place in others if self.judgings[place].submission.language in alike}
+        return [self.judgings[place] for place in sorted(own | alike_others)]
+
+    @cached_property
+    def _owned(self) -> dict[str, list[Evaluation]]:
+        found = defaultdict[str, list[Evaluation]](list)
+        for item in self.judgings:
+            found[owner_of(item)].append(item)
+        return found
+
+    @cached_property
+    def _places(self) -> dict[tuple[str, Name], list[int]]:
+        """Where in the list those are that have a name: all of an owner, and anybody's by text and compiled code."""
+        found = defaultdict[tuple[str, Name], list[int]](list)
+        for place, item in enumerate(self.judgings):
+            for name in names_of(item, tokens=True):
+                found[owner_of(item), name].append(place)
+            for name in names_of(item):
+                found[_ANYBODY, name].append(place)
+        return found
 
 
 def names_of(row: Any, *, tokens: bool = False) -> set[Name]:
@@ -97,15 +128,8 @@ def names_of(row: Any, *, tokens: bool = False) -> set[Name]:
     return {(kind, key) for kind, key in keys.items() if key and (tokens or kind != "tokens")}
 
 
-def own_names(evaluation: Evaluation, known: Iterable[Evaluation], *, tokens: bool = False) -> set[Name]:
-    """Texts, compiled codes and tokens of its owner's judgings that have to do with it. By tokens only if asked."""
-    owner = owner_of(evaluation)
-    own = [names_of(item, tokens=tokens) for item in known if owner_of(item) == owner]
-    return _connected(names_of(evaluation, tokens=tokens), own)
-
-
-def own_names_of_many(judgings: list[Evaluation], board: QuerySet[Evaluation]) -> dict[int, set[Name]]:
-    """The same of many judgings of a board at once, with tokens, by their keys. All have owners that are accounts."""
+def own_names_of_many(judgings: list[Evaluation], board: QuerySet[Evaluation]) -> dict[int, frozenset[Name]]:
+    """The names of many of a board at once, with tokens, by their keys. All have owners that are accounts."""
     owners = {item.submission.owner_id for item in judgings}
     names, before = set[Name]().union(*(names_of(item, tokens=True) for item in judgings)), set[Name]()
     own = defaultdict[int | None, list[set[Name]]](list)
@@ -116,7 +140,10 @@ def own_names_of_many(judgings: list[Evaluation], board: QuerySet[Evaluation]) -
         for owner, *keys in known.values_list("submission__owner", *_COLUMNS.values()).distinct():
             own[owner].append(_named(keys))
         names = names.union(*(its for rows in own.values() for its in rows))
-    return {item.pk: _connected(names_of(item, tokens=True), own[item.submission.owner_id]) for item in judgings}
+    groups = {owner: _groups(rows) for owner, rows in own.items()}
+    return {
+        item.pk: _connected(names_of(item, tokens=True), groups.get(item.submission.owner_id, {})) for item in judgings
+    }
 
 
 def _named(keys: Iterable[str]) -> set[Name]:
@@ -124,18 +151,28 @@ def _named(keys: Iterable[str]) -> set[Name]:
     return {(kind, key) for kind, key in zip(_COLUMNS, keys, strict=True) if key}
 
 
-def _connected(names: set[Name], own: list[set[Name]]) -> set[Name]:
-    """With all that have a name in common with one of them, or with another such one."""
-    having_it = defaultdict[Name, list[set[Name]]](list)
+def _groups(own: Iterable[set[Name]]) -> dict[Name, frozenset[Name]]:
+    """Under each name it and all names that some of these have together with it, or with another such name."""
+    having_it, groups = defaultdict[Name, list[set[Name]]](list), dict[Name, frozenset[Name]]()
     for its in own:
         for name in its:
             having_it[name].append(its)
-    found, waiting = set(names), list(names)
-    while waiting:
-        for its in having_it.pop(waiting.pop(), ()):
-            waiting += its - found
-            found |= its
-    return found
+    for name in list(having_it):
+        if name in groups:
+            continue
+        found, waiting = {name}, [name]
+        while waiting:
+            for its in having_it.pop(waiting.pop(), ()):
+                waiting += its - found
+                found |= its
+        groups |= dict.fromkeys(found, frozenset(found))
+    return groups
+
+
+def _connected(names: set[Name], groups: dict[Name, frozenset[Name]]) -> frozenset[Name]:
+    """With all that are in a group with one of them; mostly this is one group, which is not made anew."""
+    its = {groups[name] for name in names if name in groups}
+    return next((group for group in its if names <= group), frozenset(names).union(*its))
 
 
 def having(names: Iterable[Name], columns: dict[str, str]) -> Q:

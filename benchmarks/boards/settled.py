@@ -6,19 +6,22 @@ Does NOT say what the questions are (`reviews.py`, `contradictions.py`).
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any, cast
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from ..harness import Verdict, read_alike
 from ..models import Confirmation, DeletedScore, Evaluation, Submission
 from ..states import BOUNDED, TIMINGS, EvaluationReason, Visibility
-from .same_code import GONE, Name, having, judgings_of_same_code, names_of, program_of, taken_down_of
+from .same_code import GONE, Judgings, Name, having, names_of, owner_of, program_of, taken_down_of
 
+_Alike = tuple[str, frozenset[Name], frozenset[str]]
+_Found = TypeVar("_Found")
 _CHANCE = 1.1  # by which judgings of one code differ between machines and days at most
 
 
-class SameCode:
+class SameCode(Judgings):
     """Judgings of one code, when staff confirmed each text and each compiled code, and the audits that each has passed.
 
     An audit says nothing of a judging that it contradicts: else a code could be fast until it is audited, and the audit
@@ -36,7 +39,9 @@ class SameCode:
 
         `audits` are of submissions that were deleted.
         """
-        self.judgings, self.taken_down = list(judgings), list(taken_down)
+        super().__init__(judgings)
+        self.taken_down = list(taken_down)
+        self.found = dict[Any, Any]()  # see `once_for_all_alike`
         self.keys = frozenset(item.pk for item in self.judgings)
         self._confirmed, self._audits = dict[Name, datetime](), defaultdict[Name, list[Any]](list)
         self._reached = dict[tuple[Name, str], float]()
@@ -94,51 +99,86 @@ class SameCode:
         return [audit for name in _seen(row) & self._audits.keys() for audit in self._audits[name]]
 
 
-class JudgedProgram:
+class JudgedProgram(Judgings):
     """All judgings that may be of one code, as they were read once, and what is settled about each code among them.
 
     Many holders of one text mostly see the same judgings: what is settled is worked out once for all of these.
     """
 
-    def __init__(self, evaluation: Evaluation) -> None:
-        self.judgings = program_of(evaluation)
-        names = set[Name]().union(*(names_of(item, tokens=True) for item in (evaluation, *self.judgings)))
+    def __init__(self, evaluation: Evaluation, *others: Evaluation) -> None:
+        super().__init__(program_of(evaluation, *others))
+        all_of_it = (evaluation, *others, *self.judgings)
+        names = set[Name]().union(*(names_of(item, tokens=True) for item in all_of_it))
         board = {name: getattr(evaluation, name) for name in ("task_version_id", "device_kind_id", "ruleset_id")}
         gone = having(names, GONE)
         self._confirmations = list(Confirmation.objects.filter(gone, **board))
         self._audits = list(DeletedScore.objects.filter(gone, passed_audit=True, **board))
-        self._taken_down = taken_down_of(evaluation, names)
+        self._taken_down = Judgings(taken_down_of(evaluation, names))
+        self._asked = dict[_Alike, SameCode]()
         self._codes = dict[tuple[int, ...], SameCode]()
 
     def same_code(self, evaluation: Evaluation) -> SameCode:
-        judgings = judgings_of_same_code(evaluation, self.judgings)
-        taken_down = judgings_of_same_code(evaluation, self.judgings, self._taken_down)
-        asked = tuple(item.pk for item in (*judgings, *taken_down))
-        if asked not in self._codes:
-            self._codes[asked] = SameCode(judgings, taken_down, self._confirmations, self._audits)
-        return self._codes[asked]
+        asked = _alike(evaluation, self)
+        if asked not in self._asked:
+            judgings = self.of_same_code(evaluation)
+            taken_down = self._taken_down.of_same_code(evaluation, self.own_names(evaluation, tokens=True))
+            keys = tuple(item.pk for item in (*judgings, *taken_down))
+            if keys not in self._codes:
+                self._codes[keys] = SameCode(judgings, taken_down, self._confirmations, self._audits)
+            self._asked[asked] = self._codes[keys]
+        return self._asked[asked]
 
 
 class Programs:
-    """What was read for judgings of one program that are asked about one after the other."""
+    """What was read for judgings that are asked about one after the other.
 
-    def __init__(self) -> None:
-        self._known = dict[tuple[Any, ...], JudgedProgram]()
+    Those that were deleted are given at once: apart from each other, each would be read for itself.
+    """
+
+    def __init__(self, judgings: Iterable[Evaluation] = ()) -> None:
+        self._known, boards = dict[tuple[Any, ...], JudgedProgram](), defaultdict[Any, list[Evaluation]](list)
+        for item in judgings:
+            boards[item.task_version_id, item.device_kind_id, item.ruleset_id].append(item)
+        for items in boards.values():
+            self._keep(JudgedProgram(*items), items)
 
     def of(self, evaluation: Evaluation) -> JudgedProgram:
-        asked = self._place(evaluation)
-        if asked not in self._known:
-            program = JudgedProgram(evaluation)
-            self._known |= {self._place(item): program for item in [evaluation, *program.judgings]}
-        return self._known[asked]
+        if self._place(evaluation) not in self._known:
+            self._keep(JudgedProgram(evaluation), [evaluation])
+        return self._known[self._place(evaluation)]
 
     def same_code(self, evaluation: Evaluation) -> SameCode:
         return self.of(evaluation).same_code(evaluation)
 
+    def _keep(self, program: JudgedProgram, items: list[Evaluation]) -> None:
+        self._known |= {self._place(item): program for item in [*items, *program.judgings]}
+
     @staticmethod
     def _place(item: Evaluation) -> tuple[Any, ...]:
-        """Whatever has a text is of the same program as all others that have it on the board."""
-        return item.task_version_id, item.device_kind_id, item.ruleset_id, item.submission.blob_id
+        """Whatever has the same names is of the same program."""
+        return item.task_version_id, item.device_kind_id, item.ruleset_id, frozenset(names_of(item, tokens=True))
+
+
+def once_for_all_alike(find: Callable[[Evaluation, SameCode], _Found]) -> Callable[[Evaluation, SameCode], _Found]:
+    """Find it once for all judgings of one owner that have to do with each other: of a program there may be hundreds.
+
+    For what depends on nothing else of the judging that it is asked about.
+    """
+
+    @wraps(find)
+    def found(evaluation: Evaluation, same_code: SameCode) -> _Found:
+        asked = find.__name__, _alike(evaluation, same_code)
+        if asked not in same_code.found:
+            same_code.found[asked] = find(evaluation, same_code)
+        return cast(_Found, same_code.found[asked])
+
+    return found
+
+
+def _alike(evaluation: Evaluation, judgings: Judgings) -> _Alike:
+    """What decides which judgings have to do with one."""
+    names = judgings.own_names(evaluation, tokens=True)
+    return owner_of(evaluation), names, read_alike(evaluation.submission.language)
 
 
 def _seen(row: Any) -> set[Name]:

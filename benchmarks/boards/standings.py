@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.conf import settings
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
-from ..harness import Report, SpeedupEstimate, Verdict, what_counts
+from ..harness import Report, Verdict, what_counts
 from ..models import (
     Evaluation,
     Standing,
@@ -27,7 +27,7 @@ from .labels import is_ranked
 from .ranking import Entry, rank
 from .reviews import AUDITS, pooled_estimate, pooled_judgings, review_reason
 from .same_code import holder_of
-from .settled import JudgedProgram, Programs, SameCode, ended, how_known
+from .settled import Programs, SameCode, ended, how_known
 
 RENEWED_FROM = 50  # of a holder's programs, best first, when its row is written anew
 TEXTS_MAX = 150  # of which programs have further ones: staff may have confirmed one text and not another
@@ -56,74 +56,82 @@ def standings_update(evaluation: Evaluation) -> bool:
     if Verdict(evaluation.verdict).ours:
         return False
     hold_boards(evaluation)
-    touched = _renew_program(evaluation)
+    touched = _renew_program(evaluation, Programs())
     if touched:
         _rank_board(evaluation)
     return touched
 
 
-def standings_renew(evaluation: Evaluation) -> None:
+def standings_renew(evaluation: Evaluation, programs: Programs | None = None) -> None:
     """Write the row of the evaluation's holder on its board again, because its best entry may have changed.
 
     The evaluation itself may be deleted by now; it names board and holder.
     """
     hold_boards(evaluation)
-    _write_holder(evaluation)
+    _write_holder(evaluation, programs or Programs())
     _rank_board(evaluation)
 
 
 def board_renew(accepted: Sequence[Evaluation]) -> None:
     """Write a whole board again. `accepted` are all its accepted evaluations; nobody is told who lost a place."""
     hold_boards(accepted[0])
+    programs = Programs()
     for evaluation in {holder_of(item): item for item in accepted}.values():
-        _write_holder(evaluation)
+        _write_holder(evaluation, programs)
     _rank_board(accepted[0], tells=False)
 
 
-def _write_holder(evaluation: Evaluation) -> None:
-    board = Standing.objects.board(evaluation.ruleset_id, evaluation.task_version_id, evaluation.device_kind_id)
-    board.filter(holder=holder_of(evaluation)).delete()
-    programs, clean = Programs(), set[int]()  # judgings that are not in question: another text of one changes nothing
+def _write_holder(evaluation: Evaluation, programs: Programs) -> None:
+    _board_of(evaluation).filter(holder=holder_of(evaluation)).delete()
+    if not _has_board(evaluation):
+        return
+    row: Standing | None = None
+    clean = set[int]()  # judgings that are not in question: another text of one changes nothing
     for item in _best_of_programs(_accepted_of_holder(evaluation)):
-        if item.pk in clean or not may_stand(item):
-            continue
-        same_code = programs.same_code(item)
-        if not _stand(item, same_code):
-            clean.update(known.pk for known in same_code.judgings)
-    for standing in board.filter(holder=holder_of(evaluation)):
-        _refresh(standing, programs.same_code(standing.evaluation))
+        if item.pk not in clean:
+            same_code = programs.same_code(item)
+            row, doubt = _stand(item, same_code, row)
+            clean |= set() if doubt else same_code.keys
+    if row is not None:
+        _refresh(row, programs.same_code(row.evaluation))
+        row.save()
 
 
-def review_renew(evaluation: Evaluation) -> None:
+def review_renew(evaluation: Evaluation, programs: Programs | None = None) -> None:
     """Renew all rows of the board with the code of this evaluation, after its review was closed or reopened."""
     hold_boards(evaluation)
-    _renew_program(evaluation)
+    _renew_program(evaluation, programs or Programs())
     _rank_board(evaluation)
 
 
-def _renew_program(evaluation: Evaluation) -> bool:
-    """Write anew the rows of everybody who has this code. Whether there are any.
+def _renew_program(evaluation: Evaluation, programs: Programs) -> bool:
+    """Write anew the rows of everybody who has this code, if they are other ones now. Whether there are any.
 
     A holder gets a row with this code if it is the best entry now, and one with another entry if it no longer is:
     rows do not depend on what was judged or decided first.
     """
-    program = JudgedProgram(evaluation)
-    standing = _standings_of(program)
-    before = {row.holder: _counts(row) for row in standing}
-    stands = {row.holder: row.evaluation_id for row in standing}
+    program = programs.of(evaluation)
+    keys = {item.pk for item in program.judgings}
     accepted = [item for item in program.judgings if item.verdict == Verdict.PASS and not item.is_quick]
     shown = [item for item in accepted if _is_shown(item.submission)]
+    rows = _rows_of(evaluation, Q(evaluation__in=keys) | Q(holder__in={holder_of(item) for item in shown}))
+    written = {holder: _figures(row) for holder, row in rows.items()}
+    before = {holder: _counts(row) for holder, row in rows.items() if row.evaluation_id in keys}
+    stands = {holder: row.evaluation_id for holder, row in rows.items()}
     for item in {(holder_of(item), item.submission.blob_id, item.object_key): item for item in shown}.values():
-        same_code = program.same_code(item)
-        is_new = item.pk == evaluation.pk or not before.get(holder_of(item))
-        if _has_board(evaluation) and (is_new or stands[holder_of(item)] not in same_code.keys):
-            _stand(item, same_code)
-    rows = _standings_of(program)
-    for row in rows:
+        same_code, holder = program.same_code(item), holder_of(item)
+        is_new = item.pk == evaluation.pk or not before.get(holder)
+        if _has_board(evaluation) and (is_new or stands[holder] not in same_code.keys):
+            rows[holder], _ = _stand(item, same_code, rows.get(holder))
+    touched = [row for row in rows.values() if row.evaluation_id in keys]
+    for row in touched:
         _refresh(row, program.same_code(row.evaluation))
+        if _figures(row) != written.get(row.holder):
+            row.rank = None
+            row.save()
         if _counts(row) < before.get(row.holder, 0.0) and _has_another(row):
-            _write_holder(row.evaluation)
-    return bool(rows)
+            _write_holder(row.evaluation, programs)
+    return bool(touched)
 
 
 def _has_another(row: Standing) -> bool:
@@ -169,13 +177,18 @@ def standings_release(owner: Any) -> list[Evaluation]:
 
 def standings_restore(evaluations: Iterable[Evaluation]) -> None:
     """Put them back, each under the holder that its submission has now."""
-    for evaluation in Evaluation.objects.filter(pk__in=[item.pk for item in evaluations]):
+    programs = Programs()
+    rows = Evaluation.objects.filter(pk__in=[item.pk for item in evaluations]).select_related("submission__method")
+    for evaluation in rows:
         hold_boards(evaluation)
-        same_code = JudgedProgram(evaluation).same_code(evaluation)
+        same_code, holder = programs.same_code(evaluation), holder_of(evaluation)
+        row = _rows_of(evaluation, Q(holder=holder)).get(holder)
         if may_stand(evaluation):
-            _stand(evaluation, same_code)
-        for standing in Standing.objects.filter(evaluation=evaluation):
-            _refresh(standing, same_code)
+            row, _ = _stand(evaluation, same_code, row)
+        if row is not None and row.evaluation_id in same_code.keys:
+            _refresh(row, same_code)
+            row.rank = None
+            row.save()
         _rank_board(evaluation)
 
 
@@ -190,7 +203,7 @@ def _best_of_programs(accepted: QuerySet[Evaluation]) -> list[Evaluation]:
         programs.add(program)
         if len(programs) == RENEWED_FROM:
             break
-    rows = accepted.in_bulk(list(found.values()))
+    rows = accepted.select_related("submission__method").defer("report", "error_internal").in_bulk([*found.values()])
     return [rows[pk] for pk in found.values()]
 
 
@@ -203,9 +216,9 @@ def _accepted_of_holder(evaluation: Evaluation) -> QuerySet[Evaluation]:
     return (
         Evaluation.objects.full()
         .filter(
-            ruleset=evaluation.ruleset,
-            task_version=evaluation.task_version,
-            device_kind=evaluation.device_kind,
+            ruleset=evaluation.ruleset_id,
+            task_version=evaluation.task_version_id,
+            device_kind=evaluation.device_kind_id,
             verdict=Verdict.PASS,
             submission__visibility=Visibility.PUBLIC,
             submission__moderation=Moderation.OK,
@@ -230,45 +243,34 @@ def _is_shown(submission: Submission) -> bool:
     return submission.visibility == Visibility.PUBLIC and submission.moderation == Moderation.OK
 
 
-def _standings_of(program: JudgedProgram) -> list[Standing]:
-    """Rows to read anew after a judging; which judgings of the program count for each is found by `_refresh`."""
-    rows = Standing.objects.filter(evaluation__in=[item.pk for item in program.judgings])
-    rows = rows.select_related("evaluation__submission__method")
-    return list(rows.defer("evaluation__report", "evaluation__error_internal"))
+def _board_of(evaluation: Evaluation) -> Any:
+    return Standing.objects.board(evaluation.ruleset_id, evaluation.task_version_id, evaluation.device_kind_id)
 
 
-def _stand(evaluation: Evaluation, same_code: SameCode) -> bool:
-    """Put the evaluation on the board if its holder has nothing better there. Whether its code is in question."""
-    board = Standing.objects.board(evaluation.ruleset_id, evaluation.task_version_id, evaluation.device_kind_id)
-    rows = board.select_related("evaluation").defer("evaluation__report", "evaluation__error_internal")
-    current = rows.filter(holder=holder_of(evaluation)).first()
+def _rows_of(evaluation: Evaluation, which: Q) -> dict[str, Standing]:
+    """Rows of its board by their holders, with what is asked of the judgings in them."""
+    rows = _board_of(evaluation).filter(which).select_related("evaluation__submission__method")
+    return {row.holder: row for row in rows.defer("evaluation__report", "evaluation__error_internal")}
+
+
+def _stand(evaluation: Evaluation, same_code: SameCode, row: Standing | None) -> tuple[Standing, bool]:
+    """The row of its holder, with this evaluation unless it has a better one, and whether its code is in question.
+
+    The row is not saved; what says more of it than its score is found by `_refresh`.
+    """
     doubt, named = review_reason(evaluation, same_code), _better_known_of_holder(evaluation, same_code)
     if named is not None and bool(review_reason(named, same_code)) == bool(doubt):
         evaluation = named
-    counting = pooled_judgings(evaluation, same_code)
-    estimate = pooled_estimate(counting)
-    if current is not None and not _replaces(evaluation, estimate, current, same_code, in_question=bool(doubt)):
-        return bool(doubt)
-    accepted = [item for item in same_code.judgings if item.verdict == Verdict.PASS]
-    own = [ended(item) for item in accepted if holder_of(item) == holder_of(evaluation)]
-    columns = {
-        "evaluation": evaluation,
-        "verified_at": min(own),
-        "score": estimate.score,
-        "score_lo": estimate.lo,
-        "score_hi": estimate.hi,
-        **_about(counting),
-        "is_contested": is_contested(same_code, counting),
-        "under_review": bool(doubt),
-        "review_reason": doubt,
-        "rank": None,
-    }
-    if current is None:
+    if row is None:
         key = {name: getattr(evaluation, name) for name in ("ruleset_id", "task_version_id", "device_kind_id")}
-        Standing.objects.create(**key, holder=holder_of(evaluation), **columns)
-    else:
-        Standing.objects.filter(pk=current.pk).update(**columns)
-    return bool(doubt)
+        row = Standing(**key, holder=holder_of(evaluation))
+    elif not _replaces(evaluation, row, same_code, in_question=bool(doubt)):
+        return row, bool(doubt)
+    accepted = (item for item in same_code.judgings if item.verdict == Verdict.PASS)  # those that ended first are first
+    row.verified_at = next(ended(item) for item in accepted if holder_of(item) == row.holder)
+    row.evaluation, row.under_review = evaluation, bool(doubt)
+    _pool(row, pooled_judgings(evaluation, same_code))
+    return row, bool(doubt)
 
 
 def _better_known_of_holder(evaluation: Evaluation, same_code: SameCode) -> Evaluation | None:
@@ -282,21 +284,15 @@ def _better_known_of_holder(evaluation: Evaluation, same_code: SameCode) -> Eval
     return min(reversed(known), key=_distrust, default=None)
 
 
-def _replaces(
-    evaluation: Evaluation,
-    estimate: SpeedupEstimate,
-    current: Standing,
-    same_code: SameCode,
-    *,
-    in_question: bool,
-) -> bool:
+def _replaces(evaluation: Evaluation, row: Standing, same_code: SameCode, *, in_question: bool) -> bool:
     """Whether more of it counts. What is under review never hides what stands, and never keeps a clean entry out."""
-    if in_question != current.under_review:
-        return current.under_review
-    if current.evaluation_id not in same_code.keys:
-        stands = what_counts(current.score, current.score_lo, current.evaluation.timing_trust)
-        return what_counts(estimate.score, estimate.lo, evaluation.timing_trust) > stands
-    return _distrust(evaluation) <= _distrust(current.evaluation)
+    if in_question != row.under_review:
+        return row.under_review
+    if row.evaluation_id in same_code.keys:
+        return _distrust(evaluation) <= _distrust(row.evaluation)
+    estimate = pooled_estimate(pooled_judgings(evaluation, same_code))
+    stands = what_counts(row.score, row.score_lo, row.evaluation.timing_trust)
+    return what_counts(estimate.score, estimate.lo, evaluation.timing_trust) > stands
 
 
 def _distrust(evaluation: Evaluation) -> tuple[int, int]:
@@ -304,23 +300,26 @@ def _distrust(evaluation: Evaluation) -> tuple[int, int]:
     return how_known(evaluation), -evaluation.timing_revision
 
 
-def _about(judgings: list[Any]) -> dict[str, int]:
-    """Of what is pooled: how many of them have not been deleted, and the revision of the timing that counts."""
-    seen = sum(isinstance(item, Evaluation) for item in judgings)
-    return {"judgings": max(1, seen), "timing_revision": min(item.timing_revision for item in judgings)}
+def _pool(row: Standing, counting: list[Any]) -> None:
+    """The score of what is pooled, how many of these have not been deleted, and the revision of the timing."""
+    estimate = pooled_estimate(counting)
+    row.score, row.score_lo, row.score_hi = estimate.score, estimate.lo, estimate.hi
+    row.judgings = max(1, sum(isinstance(item, Evaluation) for item in counting))
+    row.timing_revision = min(item.timing_revision for item in counting)
 
 
 def _refresh(row: Standing, same_code: SameCode) -> None:
     """Pool the judgings of its code again, and ask again whether it is in question."""
     counting = pooled_judgings(row.evaluation, same_code)
-    estimate, about = pooled_estimate(counting), _about(counting)
-    row.score, row.score_lo, row.score_hi = estimate.score, estimate.lo, estimate.hi
-    row.judgings, row.timing_revision = about["judgings"], about["timing_revision"]
+    _pool(row, counting)
     row.is_contested = is_contested(same_code, counting)
     row.review_reason = review_reason(row.evaluation, same_code)
-    row.under_review, row.rank = bool(row.review_reason), None
-    changed = ["score", "score_lo", "score_hi", *about, "is_contested", "review_reason", "under_review", "rank"]
-    row.save(update_fields=changed)
+    row.under_review = bool(row.review_reason)
+
+
+def _figures(row: Standing) -> tuple[Any, ...]:
+    """All that is written of a row, but for its rank."""
+    return tuple(getattr(row, field.attname) for field in row._meta.concrete_fields if field.name != "rank")
 
 
 def _counts(row: Standing) -> float:

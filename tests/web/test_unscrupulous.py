@@ -1,6 +1,6 @@
 """What an unscrupulous contestant tries, alone or with several accounts: each was a finding of an attack once.
 
-Not covered: what it costs to hide or delete one of hundreds of submissions of one code.
+Not covered: what it costs while boards are held (`test_held_boards.py`).
 """
 
 from datetime import timedelta

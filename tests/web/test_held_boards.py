@@ -1,0 +1,88 @@
+"""What it costs while the boards of a task are held: every judging of it waits, and its pages are read anew.
+
+Each was a finding of an attack once. Not covered: what rows and ranks are then (`test_boards.py` and others).
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from benchmarks.accounts import ownership
+from benchmarks.boards import same_code, standings
+from benchmarks.harness import Flag
+from benchmarks.models import TaskVersion
+from benchmarks.states import Visibility
+
+from . import factories
+from .test_bounds import enter, replayed
+from .test_connected import private, wrong
+from .test_timing_revisions import SAME
+
+GATED = (Flag("gate-speedup", "faster than usual"),)
+
+
+def test_what_changes_no_board_forgets_no_board(owner: Any) -> None:
+    """Private and unlisted by turns, without end: each time all pages of the task are read anew and its boards held."""
+    many = factories.judged(owner=owner, visibility=Visibility.PRIVATE)
+    before = TaskVersion.objects.get(pk=many.task_version_id).boards_mark
+    ownership.visibility_change(many.submission, Visibility.UNLISTED)
+    ownership.visibility_change(many.submission, Visibility.PRIVATE)
+    assert TaskVersion.objects.get(pk=many.task_version_id).boards_mark == before
+
+
+@pytest.mark.parametrize("wanted", [Visibility.UNLISTED, Visibility.PUBLIC])
+def test_hiding_reads_a_program_in_question_a_few_times(wanted: str) -> None:
+    """Up to 150 texts of one program in question, each with the whole program; by turns private and unlisted."""
+    for number in range(15):
+        enter("many", replayed(2.0), f"// {number}\nint x;")
+    other = private("many", wrong(), "// refused\nint x;")
+    with CaptureQueriesContext(connection) as queries:
+        ownership.visibility_change(other.submission, wanted)
+    assert _program_reads(queries) < 12, _program_reads(queries)
+
+
+def test_the_end_of_a_judging_reads_a_program_as_often_as_it_has_judgings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice as many public texts of the same tokens: four times the work, while the boards of the task are held."""
+    calls, read = [0], same_code.names_of
+
+    def counted(row: Any, *, tokens: bool = False) -> Any:
+        calls[0] += 1
+        return read(row, tokens=tokens)
+
+    def cost_of_next(name: str, count: int) -> int:
+        for number in range(count):
+            enter(name, replayed(2.0), f"// {number}\nint {name};")
+        calls[0] = 0
+        enter(name, replayed(2.0), f"// last\nint {name};")
+        return calls[0]
+
+    monkeypatch.setattr(same_code, "names_of", counted)
+    few, many = cost_of_next("few", 12), cost_of_next("many", 24)
+    assert many < 3 * few, (few, many)
+
+
+def test_a_row_that_stays_as_it_is_is_not_written() -> None:
+    """Nor is its rank, which each row of the program lost and got again."""
+    for name in range(8):
+        last = enter(f"holder{name}", replayed(2.0), SAME)
+    with CaptureQueriesContext(connection) as queries:
+        standings.review_renew(last)
+    assert not [query["sql"] for query in queries if query["sql"].startswith('UPDATE "benchmarks_standing"')]
+
+
+def test_deleting_an_account_reads_a_program_of_gated_judgings_a_few_times() -> None:
+    """Whether each is doubtful is asked with the whole program read anew, while all its boards are held."""
+    for _ in range(20):
+        enter("many", replace(replayed(12.0), gates=GATED), SAME)
+    with CaptureQueriesContext(connection) as queries:
+        ownership.account_delete(User.objects.get(username="many"), keep_submissions=False)
+    assert _program_reads(queries) < 20, _program_reads(queries)
+
+
+def _program_reads(queries: Any) -> int:
+    with_method = [query["sql"] for query in queries if 'INNER JOIN "benchmarks_method"' in query["sql"]]
+    return len([sql for sql in with_method if '"benchmarks_evaluation"."report"' not in sql])
