@@ -8,6 +8,7 @@ A sandbox sees its input texts read-only and writes to its own memory; its outpu
 import functools
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -41,6 +42,7 @@ LINKING = ("-shared", "-s", "-fno-lto", "-Wl,--build-id=none")
 # When a file was written and where it lies is nothing to a text
 CONSTANT_MACROS = ("-Wno-builtin-macro-redefined", "-D__TIMESTAMP__=__DATE__", "-D__BASE_FILE__=__FILE__")
 _DAY = "SOURCE_DATE_EPOCH=0"  # what __DATE__ and __TIME__ are made of: one text is compiled to one program on all days
+_DRAWN = re.compile(r"(?<=/precompiled/)[0-9a-f]{32}|(?<=/cc)\w{6}(?=\.[os]\b)")  # names of a folder, and g++'s own
 _POLL_S = 0.1
 
 
@@ -130,7 +132,7 @@ class Workshop:
             finally:
                 child.kill()
                 self.spent_s.append(time.monotonic() - started)
-            log = child.log_tail(_LOG_BYTES)
+            log = _alike(child.log_tail(_LOG_BYTES), is_cut=Path(file.name).stat().st_size > _LOG_BYTES)
         if self._digest() != texts:
             return Compilation(1, log, problem="the text was changed while it was compiled")
         return Compilation(code, log)
@@ -152,6 +154,11 @@ class Workshop:
         """The hash of the texts given to sandboxes."""
         files = sorted(self._given.iterdir())
         return digest(*(part for file in files for part in (file.name, file.read_text(errors="replace"))))
+
+
+def _alike(log: str, *, is_cut: bool) -> str:
+    """A log as it is each time: without names that are drawn, nor half of one in its first line."""
+    return _DRAWN.sub("_", log.partition("\n")[2] if is_cut else log)
 
 
 def saved(outcome: Compilation, answer: AnswerFile, target: Path) -> Compilation:
