@@ -4,7 +4,12 @@ Processes of a build are killed as Linux does it where memory runs out, and head
 disk is full. Not covered: what a text itself can make differ (`test_one_program.py`), and caches (`test_builds.py`).
 """
 
+import os
 import shutil
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,9 +17,13 @@ import pytest
 from benchmarks.harness import Paths, Source, default_rules
 from benchmarks.harness.compilers import builds, gxx, toolchain
 from benchmarks.harness.compilers.builds import Build
+from benchmarks.harness.compilers.gxx import Gxx
+from benchmarks.harness.compilers.toolchain import Compilation, Workshop, is_of_the_machine
 
 pytestmark = pytest.mark.sandbox
 RULES = default_rules()
+VISIBLE = 'extern "C" __attribute__((visibility("default"))) '
+PLAIN = VISIBLE + "int answer() { return 42; }\n"
 
 
 @pytest.fixture
@@ -38,6 +47,97 @@ def built(text: str, root: Path) -> Build:
     shutil.rmtree(root / "cache/builds")
     (root / "cache/builds").mkdir()
     return builds.build(Source(text, "cpp"), RULES, Paths(root))
+
+
+# ------------------------------------------------------------------- processes that the machine has killed
+SLOW = 'asm(".pushsection .data\\n.rept 300000\\n.long . - .\\n.endr\\n.popsection");\n'  # to assemble and to link
+
+
+def descendants(pid: int) -> Iterator[int]:
+    for place in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            for child in map(int, place.read_text().split()):
+                yield child
+                yield from descendants(child)
+
+
+def kill(name: str, patience_s: float, stopped: threading.Event) -> None:
+    while not stopped.is_set():
+        for pid in descendants(os.getpid()):
+            with suppress(OSError):
+                if Path(f"/proc/{pid}/comm").read_text().strip() == name and not stopped.wait(patience_s):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def built_while_killing(name: str, patience_s: float, text: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
+    """The build of a text whose first attempt loses each process of that name."""
+    stopped, real, attempts = threading.Event(), Gxx.compile, list[Compilation]()
+    watcher = threading.Thread(target=kill, args=(name, patience_s, stopped))
+
+    def compiled(self: Gxx, source: Source, shop: Workshop) -> Compilation:
+        attempts.append(real(self, source, shop))
+        stopped.set()
+        return attempts[-1]
+
+    monkeypatch.setattr(Gxx, "compile", compiled)
+    watcher.start()
+    try:
+        made = built(text, root)
+    finally:
+        stopped.set()
+        watcher.join()
+    assert attempts[0].exit_code != 0, attempts[0].log
+    return made
+
+
+@pytest.mark.usefixtures("short_header")
+@pytest.mark.parametrize("name", ["cc1plus", "as", "collect2", "ld"])
+def test_a_killed_tool_is_the_machine_s_fault(root: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Each is told of in other words."""
+    made = built_while_killing(name, 0.0, PLAIN + SLOW, root, monkeypatch)
+    assert made.binary is not None, made.log
+
+
+# what a text has printed last: in a line of its own, and with nothing of the source behind it
+QUOTES = {
+    "a pragma": '#line 1 "elsewhere"\n#pragma GCC error "a\\n{words}\\ncompilation terminated."\n',
+    "an assertion": '#line 1 "elsewhere"\nstatic_assert(false, "a\\n{words}\\ncompilation terminated.");\n',
+    "a file": '#line 1 "a\\n{words}"\n#error\n',
+    "an assembler": 'asm(".error \\"a\\\\n{words}\\"");\n',
+    "a linker": '#line 1 "elsewhere"\n#pragma message "{words}"\n'
+    'asm(".text\\n.globl \\"a\\\\n{words}\\"\\n mov $\\"a\\\\n{words}\\", %eax\\n");\n',
+}
+WORDS = {
+    "g++: fatal error: Killed signal terminated program cc1plus",
+    "collect2: fatal error: ld terminated with signal 9 [Killed]",
+    "bwrap: Creating new namespace failed: Resource temporarily unavailable",
+    "g++: internal compiler error: Bus error signal terminated program cc1plus",
+}
+
+
+@pytest.mark.usefixtures("short_header")
+@pytest.mark.parametrize("way", QUOTES)
+def test_an_error_that_quotes_the_words_is_the_text_s_own(root: Path, way: str) -> None:
+    text = "".join(QUOTES[way].format(words=words) for words in sorted(WORDS)) + PLAIN
+    made = built(text, root)
+    assert made.binary is None
+    assert all(words in made.log for words in WORDS), made.log
+    assert not is_of_the_machine(made)
+    assert builds.kept(Source(text, "cpp"), RULES, Paths(root)) is not None
+    assert list((root / "cache/builds").glob("*.doubtful")) == []
+
+
+@pytest.mark.parametrize("words", sorted(WORDS))
+def test_the_words_of_a_driver_are_the_machine_s(words: str) -> None:
+    assert is_of_the_machine(Compilation(1, f"a.cpp:1: warning: #warning\n{words}\ncompilation terminated.\n"))
+    assert not is_of_the_machine(Compilation(1, f"{words}\ncompilation terminated.\ncc1plus returned 1 exit status\n"))
+    assert not is_of_the_machine(Compilation(1, f"{words}\n", problem="the compiled file is too large"))
+
+
+@pytest.mark.parametrize(("code", "is_its_fault"), [(4, True), (1, False)])
+def test_a_compiler_that_got_no_page_ends_with_a_code_of_its_own(code: int, is_its_fault: bool) -> None:
+    log = f"a.cpp:1:1: internal compiler error: Bus error\ncc1plus returned {code} exit status\n"
+    assert is_of_the_machine(Compilation(code, log)) is is_its_fault
 
 
 # ------------------------------------------------------------------- a log that is another one each time

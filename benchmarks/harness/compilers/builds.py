@@ -1,15 +1,13 @@
 """Builds a source in a sandbox and caches the result under the hash of everything that it depends on.
 
-Compilation is deterministic, so failures are cached as well, except time-outs. What the machine seems to have done to a
-compiler, which a source can pretend, lets it run once more; that failure is then cached for some minutes. Not covered:
-how each language is compiled (`gxx.py`, `nvcc.py`, `device_source.py`) and loading the result, which only a candidate
-process does.
+Compilation is deterministic, so failures are cached as well, except time-outs. What the machine did to a compiler lets
+it run once more; that failure is then cached for some minutes. Not covered: how each language is compiled (`gxx.py`,
+`nvcc.py`, `device_source.py`) and loading the result, which only a candidate process does.
 """
 
 import json
 import os
 import shutil
-import signal
 import tempfile
 import time
 from collections.abc import Iterator
@@ -28,11 +26,9 @@ from .device_source import DeviceSource
 from .gxx import Gxx
 from .nvcc import Nvcc
 from .python_module import PythonModule
-from .toolchain import TOO_LARGE, KernelResources, Toolchain, Workshop, digest
+from .toolchain import TOO_LARGE, KernelResources, Toolchain, Workshop, digest, is_of_the_machine
 from .tvm_ffi import tvm_ffi_for
 
-# what a compiler, a shell or the sandbox says of a machine that had no memory or no process left for it
-_OF_THE_MACHINE = ("Killed signal terminated", "Resource temporarily unavailable", "bwrap: ", "No space left on device")
 _DOUBTFUL_KEPT_S = 600.0
 _RECORD = "build.json"  # written last: a folder without one is no build
 
@@ -93,13 +89,13 @@ def build_with(
         return found
     with workshop(rules, paths, cancelled) as shop:
         result = _compile(source, shop, toolchain, folder)
-    if _is_of_the_machine(result):
+    if is_of_the_machine(result):
         with workshop(rules, paths, cancelled) as other:
             again = _compile(source, replace(other, spent_s=shop.spent_s), toolchain, folder)
         result = replace(again, seconds=result.seconds + again.seconds)
     if result.exit_code is None:
         return result
-    if _is_of_the_machine(result):
+    if is_of_the_machine(result):
         _keep(result, _doubtful(folder))
         return result
     _keep(result, folder)
@@ -142,13 +138,6 @@ def _compile(source: Source, shop: Workshop, toolchain: Toolchain, folder: Path)
         return Build(None, outcome.log, seconds, cached=False, exit_code=1, problem=TOO_LARGE)
     _move(made, folder)
     return Build(folder / made.name, outcome.log, seconds, False, 0, resources=outcome.resources)
-
-
-def _is_of_the_machine(result: Build) -> bool:
-    """Whether the compiler failed for a reason that may be gone next time. A source can print these words, too."""
-    if result.binary is not None or result.exit_code is None:
-        return False
-    return result.exit_code == -signal.SIGKILL or any(words in result.log for words in _OF_THE_MACHINE)
 
 
 def _doubtful(folder: Path) -> Path:

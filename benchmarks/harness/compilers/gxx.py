@@ -26,6 +26,7 @@ from .toolchain import (
     HEADERS,
     LINKING,
     MODULE,
+    TELLING_HOW_TOOLS_END,
     Compilation,
     Workshop,
     digest,
@@ -200,7 +201,8 @@ def _compiling(shop: Workshop, tier: str, library: Library) -> tuple[Room, list[
         place = inside(headers, f"precompiled/{secrets.token_hex(16)}")
         room = replace(room, read_only={**room.read_only, headers: place})
         use = ["-include", f"{place}/kbench.h"]
-    return room, [host_compiler(), *use, *_flags(shop.rules), *_includes(tier), *library.compiling]
+    told = TELLING_HOW_TOOLS_END if "clang" not in host_compiler_version() else ()
+    return room, [host_compiler(), *told, *use, *_flags(shop.rules), *_includes(tier), *library.compiling]
 
 
 def _flags(rules: Rules) -> list[str]:

@@ -42,6 +42,21 @@ LINKING = ("-shared", "-s", "-fno-lto", "-Wl,--build-id=none")
 # When a file was written and where it lies is nothing to a text
 CONSTANT_MACROS = ("-Wno-builtin-macro-redefined", "-D__TIMESTAMP__=__DATE__", "-D__BASE_FILE__=__FILE__")
 _DAY = "SOURCE_DATE_EPOCH=0"  # what __DATE__ and __TIME__ are made of: one text is compiled to one program on all days
+# For a g++ that reads a text: how each of its tools ended is its own exit code, 128 and the number of a signal that
+# ended the tool, and the last line. In a line of its own a text can say anything, but not the last word.
+TELLING_HOW_TOOLS_END = (
+    "-pass-exit-codes",
+    "-wrapper",
+    'sh,-c,"$@" || { code=$?; echo "${1##*/} returned $code exit status" >&2; exit $code; },sh',
+)
+_BY_THE_MACHINE = (signal.SIGKILL, signal.SIGBUS)
+_OF_ITSELF, _NO_PAGE = 4, "internal compiler error: Bus error"  # the exit code of a g++ that has caught a signal
+# What a driver, a shell or the sandbox says last of a machine without memory or processes left. That a tool got no more
+# memory is none of it: each has a limit of its own, which a text reaches on any machine.
+_WORDS_OF_THE_MACHINE = re.compile(
+    r"^bwrap: |(?:Killed|Bus error) signal terminated|(?:terminated with|died due to) signal [79]\b|Cannot fork"
+    r"|Resource temporarily unavailable|No space left on device|vfork: Cannot allocate memory"
+)
 _DRAWN = re.compile(r"(?<=/precompiled/)[0-9a-f]{32}|(?<=/cc)\w{6}(?=\.[os]\b)")  # names of a folder, and g++'s own
 _POLL_S = 0.1
 
@@ -174,6 +189,27 @@ def saved(outcome: Compilation, answer: AnswerFile, target: Path) -> Compilation
     except NotTaken as error:
         return replace(outcome, exit_code=1, problem=f"the compiler left no file: {error}")
     return outcome
+
+
+class Outcome(Protocol):
+    """How anything ended that compiles."""
+
+    @property
+    def exit_code(self) -> int | None: ...
+    @property
+    def log(self) -> str: ...
+    @property
+    def problem(self) -> str: ...
+
+
+def is_of_the_machine(outcome: Outcome) -> bool:
+    """Whether it failed for a reason that may be gone next time. No text of C++ can make its own errors look so."""
+    code, log = outcome.exit_code, outcome.log
+    if code in (0, None) or outcome.problem:
+        return False
+    is_killed = code in {way for number in _BY_THE_MACHINE for way in (-number, 128 + number)}
+    last = log.rstrip("\n").removesuffix("compilation terminated.").rstrip("\n").rpartition("\n")[2]
+    return is_killed or (code == _OF_ITSELF and _NO_PAGE in log) or bool(_WORDS_OF_THE_MACHINE.search(last))
 
 
 class Toolchain(Protocol):
