@@ -24,6 +24,7 @@ pytestmark = pytest.mark.sandbox
 RULES = default_rules()
 VISIBLE = 'extern "C" __attribute__((visibility("default"))) '
 PLAIN = VISIBLE + "int answer() { return 42; }\n"
+MARKED = 'asm(".pushsection .rodata\\n.ascii \\"%s\\"\\n.popsection");\n'
 
 
 @pytest.fixture
@@ -50,6 +51,20 @@ def built(text: str, root: Path) -> Build:
 
 
 # ------------------------------------------------------------------- processes that the machine has killed
+KILLED = f"""
+{PLAIN}
+#warning pybind11
+#if __has_include(<pybind11/../../names.h>)
+constexpr long slow() {{
+  long sum = 0;
+  for (long i = 0; i < 1000; i++) for (long j = 0; j < 1000; j++) sum += i ^ j;
+  return sum;
+}}
+constexpr long kept = slow();
+#else
+{MARKED % "BY OTHER HEADERS"}
+#endif
+"""
 SLOW = 'asm(".pushsection .data\\n.rept 300000\\n.long . - .\\n.endr\\n.popsection");\n'  # to assemble and to link
 
 
@@ -88,6 +103,18 @@ def built_while_killing(name: str, patience_s: float, text: str, root: Path, mon
         watcher.join()
     assert attempts[0].exit_code != 0, attempts[0].log
     return made
+
+
+@pytest.mark.usefixtures("short_header")
+def test_a_killed_compiler_is_the_machine_s_fault_also_where_other_headers_may_help(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = built(KILLED, root)
+    assert usual.binary is not None
+    assert b"BY OTHER HEADERS" not in usual.binary.read_bytes()
+    made = built_while_killing("cc1plus", 0.7, KILLED, root, monkeypatch)  # it has read the text by then
+    assert made.binary is not None, made.log
+    assert b"BY OTHER HEADERS" not in made.binary.read_bytes()
 
 
 @pytest.mark.usefixtures("short_header")

@@ -227,11 +227,14 @@ class Toolchain(Protocol):
 
 
 def fallback(attempts: Iterable[Callable[[], Compilation]], wanted: Callable[[Compilation], bool]) -> Compilation:
-    """The first attempt that succeeds or whose failure the next one would not mend."""
+    """The first attempt that succeeds or whose failure the next one would not mend.
+
+    A failure of the machine is none that other headers mend: they may lead to another program, which would be kept.
+    """
     outcome = Compilation(None, "")
     for attempt in attempts:
         outcome = attempt()
-        if outcome.exit_code in (0, None) or not wanted(outcome):
+        if outcome.exit_code in (0, None) or is_of_the_machine(outcome) or not wanted(outcome):
             break
     return outcome
 
