@@ -167,6 +167,28 @@ def test_a_compiler_that_got_no_page_ends_with_a_code_of_its_own(code: int, is_i
     assert is_of_the_machine(Compilation(code, log)) is is_its_fault
 
 
+# ------------------------------------------------------------------- a header that could not be precompiled
+WITHOUT = MARKED % "WITHOUT OUR HEADER"
+BRINGS_HEADERS = f"{PLAIN}#ifndef TORCH_CHECK\n{WITHOUT}#endif\n"
+WANTS_HEADERS = f"{PLAIN}#ifndef TORCH_CHECK\n#error it was not included\n#endif\n"
+
+
+@pytest.mark.parametrize("text", [BRINGS_HEADERS, WANTS_HEADERS], ids=["other", "none"])
+def test_a_text_is_one_program_also_while_the_header_cannot_be_precompiled(
+    root: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """For ten minutes after the disk was full; and what is built then is kept, and on the shelf, as any other build."""
+    usual = built(text, root).binary
+    assert usual is not None
+    usual = usual.rename(root / "usual.so")
+    monkeypatch.setattr(Paths, "headers", property(lambda self: self._made("cache/no-headers")))
+    monkeypatch.setattr(gxx, "_failed_until_s", {})
+    monkeypatch.setattr(gxx, "_precompile", lambda *_: False)
+    made = built(text, root)
+    assert made.binary is not None, made.log
+    assert made.binary.read_bytes() == usual.read_bytes()
+
+
 # ------------------------------------------------------------------- a log that is another one each time
 @pytest.mark.usefixtures("short_header")
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ from .toolchain import (
 from .tvm_ffi import Library, tvm_ffi_for
 
 TIERS = ("binding", "thin", "stock")  # of headers; all but the last are ours, precompiled
+_FIRST = HEADERS / "first"  # our header as a text, which is included as it is where it could not be precompiled
 _PRECOMPILED = "kbench.h.gch"
 _LIBRARIES = ("libc10.so", "libtorch_cpu.so", "libtorch_python.so")
 _RETRY_S = 600.0
@@ -109,7 +110,7 @@ def _precompile(rules: Rules, paths: Paths, tier: str, folder: Path) -> bool:
     try:
         made = work / "made"
         made.mkdir(parents=True)
-        text = '#include "torch/extension.h"\n'
+        text = (_FIRST / "kbench.h").read_text()
         (made / "kbench.h").write_text(text)
         shop = Workshop(work, rules, paths)
         shop.give({"kbench.h": text})
@@ -193,14 +194,14 @@ def _hollow_libraries(place: str) -> list[list[str]]:
 
 def _compiling(shop: Workshop, tier: str, library: Library) -> tuple[Room, list[str]]:
     """A room with the headers of `tier`, and the compiler with its flags."""
-    room, use = shop.room({**packages(), **library.folders}), list[str]()
-    headers = prepare_headers(shop.rules, shop.paths, tier) if tier != "stock" else None
-    if headers:
-        # It holds addresses of the process that made it, and an assembler reads any file that a text names. A name that
-        # is drawn can neither be written in a text nor computed by it, as its hash can.
-        place = inside(headers, f"precompiled/{secrets.token_hex(16)}")
-        room = replace(room, read_only={**room.read_only, headers: place})
-        use = ["-include", f"{place}/kbench.h"]
+    headers, use = dict[Path, str](), list[str]()
+    if tier != "stock":  # a text can tell whether its header was there, so it always is
+        # Precompiled it holds addresses of the process that made it, and an assembler reads any file that a text names.
+        # A name that is drawn can neither be written in a text nor computed by it, as its hash can.
+        folder = prepare_headers(shop.rules, shop.paths, tier) or _FIRST
+        place = inside(folder, f"precompiled/{secrets.token_hex(16)}")
+        headers, use = {folder: place}, ["-include", f"{place}/kbench.h"]
+    room = shop.room({**packages(), **library.folders, **headers})
     told = TELLING_HOW_TOOLS_END if "clang" not in host_compiler_version() else ()
     return room, [host_compiler(), *told, *use, *_flags(shop.rules), *_includes(tier), *library.compiling]
 
