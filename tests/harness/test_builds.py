@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks.harness import Paths, Source, default_rules
-from benchmarks.harness.compilers import builds, gxx, tvm_ffi
+from benchmarks.harness.compilers import builds, gxx
 from benchmarks.harness.compilers.builds import Build
 from benchmarks.harness.compilers.gxx import Gxx, prepare_headers
 from benchmarks.harness.compilers.python_module import PythonModule
@@ -40,15 +40,6 @@ def test_another_flag_is_another_build() -> None:
     source = Source("int forward = ;", "cpp")
     other = replace(RULES, compile=replace(RULES.compile, flags=(*RULES.compile.flags, "-DX")))
     assert builds._key(source, RULES, Gxx()) != builds._key(source, other, Gxx())
-
-
-def test_a_library_in_another_folder_is_another_build(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A result names the folder of TVM FFI, and a cache may be shared by two checkouts with an environment each."""
-    uses, plain = Source("#include <tvm/ffi/function.h>\n", "cpp"), Source("int forward = 0;", "cpp")
-    before = [builds._key(item, RULES, Gxx()) for item in (uses, plain)]
-    monkeypatch.setattr(tvm_ffi, "_folder", lambda: Path("/elsewhere/tvm_ffi"))
-    after = [builds._key(item, RULES, Gxx()) for item in (uses, plain)]
-    assert (after[0] == before[0], after[1] == before[1]) == (False, True)
 
 
 def test_an_error_has_its_line_and_is_remembered(compile_text: Compile) -> None:

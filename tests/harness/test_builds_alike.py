@@ -7,6 +7,8 @@ disk is full. Not covered: what a text itself can make differ (`test_one_program
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness import Paths, Source, default_rules
-from benchmarks.harness.compilers import builds, gxx, toolchain
+from benchmarks.harness.compilers import builds, gxx, toolchain, tvm_ffi
 from benchmarks.harness.compilers.builds import Build
 from benchmarks.harness.compilers.gxx import Gxx
 from benchmarks.harness.compilers.toolchain import Compilation, Workshop, is_of_the_machine
@@ -211,3 +213,31 @@ def test_a_log_that_is_cut_in_the_middle_of_a_name_is_the_same_too(root: Path, m
     monkeypatch.setattr(toolchain, "_LOG_BYTES", len(behind.encode()) + 5)
     logs = [built("struct Twice {};\n", root).log for _ in range(2)]
     assert logs[0] == logs[1]
+
+
+# ------------------------------------------------------------------- where packages are installed
+WITH_LIBRARY = (
+    "#include <torch/extension.h>\n#include <tvm/ffi/function.h>\n"
+    + """
+int64_t answer() { return tvm::ffi::Function::GetGlobal("testing.nothing").has_value() ? 1 : 42; }
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("answer", &answer); }
+"""
+)
+
+
+def test_no_program_holds_the_folder_of_an_installation(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tvm_ffi._folder()
+    if folder is None:
+        pytest.skip("TVM FFI is not installed")
+    usual = built(WITH_LIBRARY, root)
+    assert usual.binary is not None, usual.log
+    program = usual.binary.read_bytes()
+    load = "from benchmarks.harness.child.modules import loaded_build"
+    script = f"import sys; import torch; {load}; print(loaded_build(sys.argv[1]).answer())"
+    command = [sys.executable, "-c", script, str(usual.binary)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "42\n"
+    shutil.copytree(folder, root / "elsewhere/tvm_ffi")
+    monkeypatch.setattr(tvm_ffi, "_folder", lambda: root / "elsewhere/tvm_ffi")
+    other = built(WITH_LIBRARY, root)
+    assert other.binary is not None, other.log
+    assert other.binary.read_bytes() == program

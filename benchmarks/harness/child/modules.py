@@ -4,8 +4,10 @@ A folder is a Python submission: its module and the extensions that were built f
 task names, or `ModelNew`, which is made once for each configuration and whose parameters are arguments of each call.
 """
 
+import ctypes
 import json
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,6 +20,7 @@ from .shell import Function, load_file, tried
 
 CLASS = "ModelNew"
 ENTRY, EXTENSIONS = "module.py", "extensions.json"
+_TVM_FFI = "libtvm_ffi.so"
 _FOR_GPUS = ("triton", "cutlass", "tilelang", "helion", "cupy")
 
 
@@ -78,8 +81,16 @@ def loaded_build(path: str) -> ModuleType:
     """The module of a compiled file, or of a folder with the extensions that it asks for."""
     folder = Path(path)
     if not folder.is_dir():
-        return load_file(path)
+        return _extension(path)
     stand_in_modules()
     files: dict[str, str] = json.loads((folder / EXTENSIONS).read_text())
-    stand_in(prepared({key: load_file(str(folder / name)) for key, name in files.items()}))
+    stand_in(prepared({key: _extension(str(folder / name)) for key, name in files.items()}))
     return load_file(str(folder / ENTRY))
+
+
+def _extension(path: str) -> ModuleType:
+    """A compiled file, behind the library of TVM FFI if it needs that: it does not say where this is installed."""
+    spec = find_spec("tvm_ffi") if _TVM_FFI.encode() in Path(path).read_bytes() else None
+    if spec and spec.origin:
+        ctypes.CDLL(str(Path(spec.origin).parent / "lib" / _TVM_FFI))
+    return load_file(path)

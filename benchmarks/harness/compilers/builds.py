@@ -163,8 +163,8 @@ def _size_bytes(made: Path) -> int:
 
 
 def _key(source: Source, rules: Rules, toolchain: Toolchain) -> str:
-    where = tvm_ffi_for(source.text).linking  # the result holds the folder of the library that it is linked with
-    return digest(source.language, source.text, str(rules.compile), *toolchain.fingerprint(rules), *where)
+    library = tvm_ffi_for(source.text).linking  # nothing where it is not installed
+    return digest(source.language, source.text, str(rules.compile), *toolchain.fingerprint(rules), *library)
 
 
 def _fetched(folder: Path, toolchain: Toolchain, shelf: Shelf | None) -> Build | None:

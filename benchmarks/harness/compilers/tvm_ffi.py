@@ -35,7 +35,7 @@ def tvm_ffi_for(text: str) -> Library:
     return Library(
         {folder / "include": headers, folder / "lib": library},
         ("-isystem", headers),
-        (f"-L{library}", "-ltvm_ffi", f"-Wl,-rpath,{folder / 'lib'}"),  # the candidate sees it where it is installed
+        (f"-L{library}", "-ltvm_ffi"),  # where it is installed a program does not hold: the candidate loads it first
     )
 
 
