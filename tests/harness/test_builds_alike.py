@@ -241,3 +241,36 @@ def test_no_program_holds_the_folder_of_an_installation(root: Path, monkeypatch:
     other = built(WITH_LIBRARY, root)
     assert other.binary is not None, other.log
     assert other.binary.read_bytes() == program
+
+
+EQUAL = ("c10/util/python_stub.h", "torch/csrc/utils/python_stub.h")
+TWO_HEADERS = f"""
+#include <{EQUAL[0]}>
+namespace inner {{
+#include <{EQUAL[1]}>
+constexpr bool is_one_file = __is_same(PyObject, ::PyObject);
+}}
+{VISIBLE}int answer() {{ return inner::is_one_file ? 1 : 2; }}
+"""
+
+
+def test_no_text_learns_whether_two_headers_were_installed_in_one_second(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two files with equal times and contents g++ leaves the second one out, where both say #pragma once."""
+    real = gxx.packages()
+    folder, place = next(item for item in real.items() if item[1].endswith("torch/include"))
+    programs = []
+    for seconds in (0, 1):
+        changed = dict(real)
+        for number, name in enumerate(EQUAL):
+            copied = root / f"header{seconds}{number}"
+            shutil.copyfile(folder / name, copied)
+            os.utime(copied, (1_700_000_000 + number * seconds,) * 2)
+            changed[copied] = f"{place}/{name}"
+        monkeypatch.setattr(gxx, "packages", lambda changed=changed: changed)
+        shutil.rmtree(root / "cache/builds")
+        made = builds.build_with(Gxx(tiers=("stock",)), Source(TWO_HEADERS, "cpp"), RULES, Paths(root))
+        assert made.binary is not None, made.log
+        programs.append(made.binary.read_bytes())
+    assert programs[0] == programs[1]

@@ -13,11 +13,13 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
@@ -29,6 +31,7 @@ from ..sandbox.isolation import Room, inside, isolation_in_force, spawn
 from ..sandbox.outbox import AnswerFile, NotTaken, TooMuch
 from ..sandbox.seccomp import builder_program, supported
 from ..source import CancelCheck, Paths, Source, never_cancelled
+from .twins import twins
 
 MODULE = "kbench_submission"
 HEADERS = Path(__file__).parent / "headers"
@@ -120,7 +123,7 @@ class Workshop:
     def room(self, read_only: dict[Path, str]) -> Room:
         limits = self.rules.compile
         return Room(
-            read_only={**read_only, self._given: self.given},
+            read_only={**read_only, **self._twins(read_only), self._given: self.given},
             memory_bytes=limits.memory_bytes,
             file_bytes=4 * limits.binary_max_bytes,
             scratch_bytes=_SCRATCH_BYTES,
@@ -160,6 +163,14 @@ class Workshop:
         with AnswerFile(room.file_bytes) as answer:
             outcome = self.run(["sh", "-ec", script], room, stdout=answer.fd)
             return saved(outcome, answer, target)
+
+    def _twins(self, read_only: Mapping[Path, str]) -> dict[Path, str]:
+        """Copies that lie over headers whose times a text could compare."""
+        if HEADERS not in read_only or not isolation_in_force().strong:
+            return {}
+        headers = {path: place for path, place in packages().items() if path in read_only and path.name != "lib"}
+        name = digest("twins", *map(str, headers), version("torch"), sys.version, headers_fingerprint())
+        return twins(headers, self.paths, name)
 
     @property
     def _given(self) -> Path:
