@@ -187,7 +187,7 @@ def same_source(submission: Submission) -> QuerySet[Submission]:
 
 
 def account_named(name: str) -> User:
-    return get_object_or_404(User, username=name)
+    return get_object_or_404(User, username=name if name.isprintable() else "")
 
 
 def actions_about_account(account: User) -> QuerySet[ModerationAction]:
