@@ -5,6 +5,7 @@ remembered by the digest of its source, and its ledger lines stay, without sourc
 Does NOT decide who the owner is: the views do. Staff cannot delete anything (`admin.py`).
 """
 
+import uuid
 from collections.abc import Iterable
 from typing import Any
 
@@ -108,7 +109,7 @@ def account_delete(user: User, *, keep_submissions: bool) -> None:
         # read now: until the boards were held, one may have been made private or paid for
         _boards_follow(_take_away(list(gone)))
         released = standings.standings_release(user)
-        mine.update(owner=None, client_token="")
+        mine.update(owner=None, client_token="", former_owner=uuid.uuid4())  # what was one person's stays that
         standings.standings_restore(released)
         user.delete()
         _tell(released)

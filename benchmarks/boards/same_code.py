@@ -27,15 +27,17 @@ def holder_of(evaluation: Evaluation) -> str:
     submission = evaluation.submission
     if submission.owner_id is None:
         human = submission.method.kind == MethodKind.HUMAN
-        return f"submission:{submission.code}" if human else f"method:{submission.method.slug}"
+        return owner_of(evaluation) if human else f"method:{submission.method.slug}"
     by_hand = submission.method.kind == MethodKind.HUMAN
     return f"user:{submission.owner_id}" + ("" if by_hand else f"/{submission.method.slug}")
 
 
 def owner_of(evaluation: Evaluation) -> str:
-    """One person with several methods is one. What has no account is its own: whose it was is not known."""
+    """One person with several methods is one, also when the account is deleted. What never had one is its own."""
     submission = evaluation.submission
-    return f"submission:{submission.code}" if submission.owner_id is None else f"user:{submission.owner_id}"
+    if submission.owner_id is not None:
+        return f"user:{submission.owner_id}"
+    return f"former:{submission.former_owner}" if submission.former_owner else f"submission:{submission.code}"
 
 
 def program_of(evaluation: Evaluation, *others: Evaluation) -> list[Evaluation]:

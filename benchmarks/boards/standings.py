@@ -212,7 +212,8 @@ def _accepted_of_holder(evaluation: Evaluation) -> QuerySet[Evaluation]:
     submission = evaluation.submission
     same: dict[str, Any] = {"owner": submission.owner_id, "method": submission.method_id}
     if submission.owner_id is None and submission.method.kind == MethodKind.HUMAN:
-        same = {"code": submission.code}
+        gone = submission.former_owner
+        same = {"former_owner": gone} if gone else {"code": submission.code}
     return (
         Evaluation.objects.full()
         .filter(

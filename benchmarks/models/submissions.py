@@ -65,6 +65,7 @@ class Submission(models.Model):
     payer = models.ForeignKey(  # whom quotas count it for; null: nobody, as for examples and what the site's runs make
         "benchmarks.Payer", null=True, blank=True, on_delete=models.SET_NULL, related_name="submissions"
     )
+    former_owner = models.UUIDField(null=True, blank=True, editable=False)  # drawn when its account was deleted
     client_token = models.CharField(max_length=100, blank=True)  # Idempotency-Key: the same post twice is one row
     created = models.DateTimeField(auto_now_add=True, db_index=True)
     shown_at = models.DateTimeField(null=True, blank=True)  # when it last became public, unless it was so at first

@@ -193,7 +193,7 @@ def test_an_account_that_keeps_its_submissions_loses_its_name_on_them(judged, an
     token_create(ann, "script")
     account_delete(ann, keep_submissions=True)
     fast = Submission.objects.get(blob__text="// fast")
-    assert board()[f"submission:{fast.code}"] == (3.0, 1)
+    assert board()[f"former:{fast.former_owner}"] == (3.0, 1)
     assert len(board()) == 3  # what did not stand before does not stand now
     assert not Submission.objects.filter(blob__text="// secret").exists()
     assert not ApiToken.objects.exists()

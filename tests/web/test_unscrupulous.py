@@ -328,3 +328,28 @@ def test_what_is_settled_of_one_text_is_worked_out_once_for_all_its_holders(monk
     standings.review_renew(last)
     assert len(made) == 1
     assert Standing.objects.count() == 8
+
+
+def test_an_account_that_goes_leaves_one_row_of_a_board() -> None:
+    """Each submission of nobody is a holder of its own: whoever copies them gives the account that left five ranks."""
+    for number in range(5):
+        enter("left", replayed(5.0 - number), f"// {number}\nint x{number};")
+    enter("honest", replayed(0.9), "// honest\n")
+    assert by("honest").rank == 2
+    ownership.account_delete(User.objects.get(username="left"), keep_submissions=True)
+    for number in range(5):
+        options = {"text": f"// {number}\nint x{number};", "visibility": Visibility.PRIVATE}
+        owner = User.objects.filter(username="again").first() or factories.user("again")
+        factories.judged_on_gpu(replayed(5.0 - number), owner=owner, **options)
+    assert by("honest").rank == 2
+
+
+def test_judgings_of_an_account_that_has_gone_stay_those_of_one_person() -> None:
+    """By tokens, as while there was an account: else whoever leaves keeps the luckiest of several."""
+    enter("left", replayed(2.0), "// one\nint x;")
+    enter("left", replayed(3.0), "// two\nint x;")
+    before = Standing.objects.get().score
+    ownership.account_delete(User.objects.get(username="left"), keep_submissions=True)
+    standings.board_renew(list(Evaluation.objects.select_related("submission__method", "task_version__task")))
+    row = Standing.objects.get()
+    assert (row.score, row.judgings) == (before, 2)
