@@ -202,7 +202,7 @@ def saved(outcome: Compilation, answer: AnswerFile, target: Path) -> Compilation
     return outcome
 
 
-class Outcome(Protocol):
+class CompilerOutcome(Protocol):
     """How anything ended that compiles."""
 
     @property
@@ -213,7 +213,7 @@ class Outcome(Protocol):
     def problem(self) -> str: ...
 
 
-def is_of_the_machine(outcome: Outcome) -> bool:
+def is_of_the_machine(outcome: CompilerOutcome) -> bool:
     """Whether it failed for a reason that may be gone next time. No text of C++ can make its own errors look so."""
     code, log = outcome.exit_code, outcome.log
     if code in (0, None) or outcome.problem:
