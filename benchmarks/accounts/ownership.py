@@ -24,7 +24,7 @@ from .. import quotas, teams
 from ..events import emit
 from ..extensions import extensions
 from ..harness import Verdict
-from ..models import CodeBlob, Evaluation, Submission
+from ..models import CodeBlob, DeletedScore, Evaluation, Refusal, Submission
 from ..states import FINISHED, ContestState, Origin, Visibility
 
 PAID = (
@@ -105,23 +105,29 @@ def account_delete(user: User, *, keep_submissions: bool) -> None:
         standings.boards_marked(
             Evaluation.objects.filter(submission__owner=user).order_by().values_list("task_version", flat=True)
         )
-        _unlist_what_is_under_review(mine)
+        unlisted = _unlist_what_is_under_review(mine)
         # read now: until the boards were held, one may have been made private or paid for
-        _boards_follow(_take_away(list(gone)))
+        taken_away = _take_away(list(gone))
+        _boards_follow([*taken_away, *_judged(list(unlisted))])
         released = standings.standings_release(user)
-        mine.update(owner=None, client_token="", former_owner=uuid.uuid4())  # what was one person's stays that
+        former = uuid.uuid4()  # what was one person's stays that
+        for remembered in (Refusal, DeletedScore):
+            remembered.objects.filter(owner=user).update(owner=None, former_owner=former if keep_submissions else None)
+        mine.update(owner=None, client_token="", former_owner=former)
         standings.standings_restore(released)
         user.delete()
         _tell(released)
 
 
-def _unlist_what_is_under_review(mine: QuerySet[Submission]) -> None:
+def _unlist_what_is_under_review(mine: QuerySet[Submission]) -> QuerySet[Submission]:
     """Some reviews follow from other submissions of the owner, so they would end when the name is removed."""
     accepted = Evaluation.objects.full().filter(verdict=Verdict.PASS, submission__in=mine)
     accepted = accepted.exclude(submission__visibility=Visibility.PRIVATE).select_related("submission__method")
     programs = Programs()
     held = {item.submission_id for item in accepted if reviews.review_reason(item, programs.same_code(item))}
-    Submission.objects.filter(pk__in=held).exclude(visibility=Visibility.PRIVATE).update(visibility=Visibility.UNLISTED)
+    shown = Submission.objects.filter(pk__in=held).exclude(visibility=Visibility.PRIVATE)
+    shown.update(visibility=Visibility.UNLISTED)
+    return Submission.objects.filter(pk__in=held, visibility=Visibility.UNLISTED)
 
 
 def _refuse_decided(submission: Submission) -> None:

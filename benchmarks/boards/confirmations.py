@@ -5,21 +5,26 @@ say what a confirmation settles (`settled.py`).
 """
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from ..harness import read_alike
 from ..models import Confirmation, Submission
+from .settled import gates_of, most
 
 _BOARD = ("task_version", "device_kind", "ruleset")
 
 
 def confirm(submission: Submission) -> None:
     """All that it was judged to until now. What its text is compiled to later nobody has seen."""
-    judged = submission.evaluations.exclude(verdict="").order_by()
     about = {"source_sha256": submission.blob_id, "language": submission.language, "confirmed": timezone.now()}
-    columns = (*(f"{name}_id" for name in _BOARD), "object_key")
-    seen = judged.values(*columns).distinct()
-    Confirmation.objects.bulk_create(Confirmation(**about, **row) for row in seen)
+    seen = dict[tuple[object, ...], Confirmation]()
+    for item in submission.evaluations.exclude(verdict="").order_by("pk"):
+        columns = {name: getattr(item, name) for name in (*(f"{name}_id" for name in _BOARD), "object_key")}
+        row = seen.setdefault(tuple(columns.values()), Confirmation(**about, **columns))
+        for gate in gates_of(item):
+            row.reached[gate["code"]] = max(row.reached.get(gate["code"], 0.0), most(item))
+    Confirmation.objects.bulk_create(seen.values())
 
 
 def of(submission: Submission) -> QuerySet[Confirmation]:
@@ -33,9 +38,10 @@ def of(submission: Submission) -> QuerySet[Confirmation]:
 
 
 def no_open_gate() -> Q:
-    """Evaluations that no gate holds, or whose text or compiled code was confirmed after they ended."""
+    """Evaluations that no gate holds, or whose text or compiled code was confirmed when staff could see them."""
     board = {name: OuterRef(name) for name in _BOARD}
-    later = Confirmation.objects.filter(confirmed__gte=OuterRef("finished"), **board)
+    shown = Coalesce(OuterRef("submission__shown_at"), OuterRef("submission__created"))
+    later = Confirmation.objects.filter(confirmed__gte=OuterRef("finished"), **board).filter(confirmed__gte=shown)
     same = Q(source_sha256=OuterRef("submission__blob")) | (Q(object_key=OuterRef("object_key")) & ~Q(object_key=""))
     return Q(gated=False) | Q(Exists(later.filter(same, language=OuterRef("submission__language"))))
 

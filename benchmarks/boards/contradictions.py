@@ -15,8 +15,8 @@ from django.db.models import Q, QuerySet
 
 from ..harness import BOUND_TRUSTS, read_alike
 from ..models import DeletedScore, Evaluation
-from ..states import AUDITED, BOUNDED, REPLAYED, TIMINGS, EvaluationReason, Priority
-from .same_code import GONE, having, owner_of
+from ..states import AUDITED, BOUNDED, REPLAYED, TIMINGS, EvaluationReason, Moderation, Priority, Visibility
+from .same_code import GONE, gone_of_owner, having, is_of_owner, owner_of
 from .settled import SameCode, how_known, most, once_for_all_alike, surely
 
 APART = 1.25  # by which they differ for no honest reason: bounded calls of several short kernels also take longer
@@ -49,6 +49,8 @@ def contradiction(evaluation: Evaluation, same_code: SameCode) -> str:
     )
     if found is None:
         return ""
+    if not all(map(may_be_quoted, found)):
+        return "Judgings of this source contradict each other."
     told = (f"{row.score:.2f}× with {row.timing_trust}" for row in found)
     return "Judgings of this source contradict each other: {} times, {} ones.".format(*told)
 
@@ -104,6 +106,14 @@ def without_refuted(evaluation: Evaluation, scored: list[Any], same_code: SameCo
     return [row for row in scored if id(row) not in refuted]
 
 
+def may_be_quoted(row: Any) -> bool:
+    """Whether everybody may read it; reasons of reviews stand on boards, which are public."""
+    if isinstance(row, DeletedScore):
+        return False
+    submission = row.submission
+    return bool(submission.visibility == Visibility.PUBLIC and submission.moderation == Moderation.OK)
+
+
 def answers_for(evaluation: Evaluation, row: Any) -> bool:
     """Whether a judging, or what is remembered of one, is the owner's or one that the site has asked for.
 
@@ -112,7 +122,7 @@ def answers_for(evaluation: Evaluation, row: Any) -> bool:
     if _is_asked_by_site(row):
         return True
     if isinstance(row, DeletedScore):
-        return row.owner_id is not None and row.owner_id == evaluation.submission.owner_id
+        return is_of_owner(row, evaluation.submission)
     return owner_of(row) == owner_of(evaluation)
 
 
@@ -129,10 +139,10 @@ def is_for_site(item: Evaluation) -> bool:
 @once_for_all_alike
 def scored_of(evaluation: Evaluation, same_code: SameCode) -> list[Any]:
     """Judgings of the code that have a score, and what is remembered of deleted ones."""
-    names, owner = same_code.own_names(evaluation, tokens=True), evaluation.submission.owner_id
+    names, own = same_code.own_names(evaluation, tokens=True), gone_of_owner(evaluation.submission)
     like = Q(language__in=(*read_alike(evaluation.submission.language), "")) & having(names, GONE)
-    if owner is not None:
-        like |= Q(owner=owner) & having(names, {"tokens": "source_key"})
+    if own is not None:
+        like |= own & having(names, {"tokens": "source_key"})
     rows: list[Any] = [item for item in same_code.judgings if item.score is not None]
     return [*rows, *deleted(DeletedScore, evaluation, like)]
 

@@ -12,10 +12,18 @@ from django.db.models import Q
 
 from ..harness import SpeedupEstimate, Verdict, is_bound, pooled, read_alike
 from ..models import DeletedScore, Evaluation, ModerationAction, Refusal, Submission
-from ..states import TIMINGS, ActionKind, EvaluationReason, Moderation, Visibility
-from .contradictions import answers_for, contradiction, deleted, is_for_site, scored_of, without_refuted
-from .same_code import GONE, having, names_of
-from .settled import Programs, SameCode, ended, how_known, is_passed_audit, once_for_all_alike, was_public
+from ..states import TIMINGS, ActionKind, EvaluationReason, Moderation
+from .contradictions import (
+    answers_for,
+    contradiction,
+    deleted,
+    is_for_site,
+    may_be_quoted,
+    scored_of,
+    without_refuted,
+)
+from .same_code import GONE, gone_of_owner, having, is_of_owner, names_of
+from .settled import Programs, SameCode, how_known, is_passed_audit, most, once_for_all_alike, was_public
 
 QUESTIONS_MAX = 8  # that a review names
 AUDITS = (EvaluationReason.AUDIT, EvaluationReason.SITE_AUDIT, EvaluationReason.VERIFICATION)
@@ -29,21 +37,24 @@ def review_reason(evaluation: Evaluation, same_code: SameCode) -> str:
     Once a review is settled, what it was about is no question again. What the owner's own judgings with the same tokens
     have put in question counts, what they have settled does not.
     """
-    found = [_invalidated(evaluation, same_code), *_questions(evaluation, same_code)]
-    found += [contradiction(evaluation, same_code), _remembered(evaluation, same_code)]
+    found = [_invalidated(evaluation, same_code), *_gates(evaluation, same_code), contradiction(evaluation, same_code)]
+    found += [*_refusals(same_code), _remembered(evaluation, same_code)]
     questions = list(dict.fromkeys(filter(None, found)))
     more = len(questions) - QUESTIONS_MAX
     return " ".join([*questions[:QUESTIONS_MAX], *([f"And {more} more."] if more > 0 else [])])
 
 
-def _questions(evaluation: Evaluation, same_code: SameCode) -> Iterator[str]:
-    """What a judging that is known says of itself. Boards are public, so nothing private is quoted."""
-    for item in same_code.unsettled:
-        if _is_refusal(item):
-            why = f": {item.reason_text}" if item.submission.visibility == Visibility.PUBLIC else "."
-            yield f"Another evaluation of the same source ended as {item.verdict}{why}"
-        elif answers_for(evaluation, item):  # whoever judges a copy often enough gets one score with a gate
+def _gates(evaluation: Evaluation, same_code: SameCode) -> Iterator[str]:
+    """Of its owner's judgings and those of the site: whoever judges a copy often enough gets one score with a gate."""
+    for item in same_code.judgings:
+        if item.verdict == Verdict.PASS and answers_for(evaluation, item) and _has_open_gate(item, same_code):
             yield from (gate["text"] for gate in same_code.open_gates(item))
+
+
+def _refusals(same_code: SameCode) -> Iterator[str]:
+    for item in filter(_is_refusal, same_code.unsettled):
+        why = f": {item.reason_text}" if may_be_quoted(item) else "."
+        yield f"Another evaluation of the same source ended as {item.verdict}{why}"
 
 
 def _is_refusal(item: Evaluation) -> bool:
@@ -67,17 +78,18 @@ def _invalidated(evaluation: Evaluation, same_code: SameCode) -> str:
     for action in {action.submission_id: action for action in decided.order_by("pk")}.values():
         is_mine = mine.owner_id is not None and gone[action.submission_id].owner_id == mine.owner_id
         is_settled = confirmed is not None and confirmed > action.created
-        is_known = not is_mine and _was_seen(evaluation, same_code, action.created)
+        is_known = not is_mine and _was_seen(mine, action.created)
         if action.kind == ActionKind.INVALIDATE and not is_settled and not is_known:
             return f"Staff have invalidated another submission of the same source: {action.public_reason}"
     return ""
 
 
-def _was_seen(evaluation: Evaluation, same_code: SameCode, moment: datetime) -> bool:
-    """Whether the submission had a score that staff could see when they decided."""
-    mine = [item for item in same_code.judgings if item.submission_id == evaluation.submission_id]
-    has_score = any(item.score is not None and not item.is_quick and ended(item) <= moment for item in mine)
-    return has_score and was_public(evaluation.submission, moment)
+def _was_seen(submission: Submission, moment: datetime) -> bool:
+    """Whether the submission had a score on some board that staff could see when they decided."""
+    if not was_public(submission, moment):
+        return False
+    scored = Evaluation.objects.full().filter(submission=submission, score__isnull=False, finished__lte=moment)
+    return bool(scored.exists())
 
 
 def _remembered(evaluation: Evaluation, same_code: SameCode) -> str:
@@ -85,19 +97,19 @@ def _remembered(evaluation: Evaluation, same_code: SameCode) -> str:
 
     That of staff is about what was submitted later, and only a later confirmation settles it.
     """
-    owner, names = evaluation.submission.owner_id, same_code.own_names(evaluation)
+    own, names = gone_of_owner(evaluation.submission), same_code.own_names(evaluation)
     like = Q(language__in=read_alike(evaluation.submission.language)) & having(names, GONE)
-    if owner is not None:
+    if own is not None:
         tokens = same_code.own_names(evaluation, tokens=True)
-        like |= Q(owner=owner) & having(tokens, {"tokens": "source_key"})
+        like |= own & having(tokens, {"tokens": "source_key"})
     by_staff = Refusal.objects.filter(like, verdict="", task_version__task__versions=evaluation.task_version_id)
     for refusal in deleted(Refusal, evaluation, like) | by_staff:
         since = same_code.last_at(refusal) if refusal.verdict else same_code.confirmed_at(refusal)
         if not names_of(refusal) & names:  # what is gone cannot be confirmed itself
             since = same_code.confirmed_at(evaluation)
-        if not refusal.verdict and _was_seen(evaluation, same_code, refusal.finished):
+        if not refusal.verdict and _was_seen(evaluation.submission, refusal.finished):
             continue
-        if refusal.verdict == Verdict.PASS and refusal.owner_id != owner:  # somebody else's gates
+        if refusal.verdict == Verdict.PASS and not is_of_owner(refusal, evaluation.submission):  # somebody else's gates
             continue
         if since is None or refusal.finished > since:
             words = {"": "was invalidated by staff", Verdict.PASS: "was under review"}
@@ -123,6 +135,19 @@ def _has_open_gate(row: Any, same_code: SameCode) -> bool:
     return not same_code.was_seen(row) and bool(same_code.open_gates(row))
 
 
+def _without_gates(evaluation: Evaluation, scored: list[Any], same_code: SameCode) -> list[Any]:
+    """Scores that may be pooled: none with an open gate, unless its own judging puts the entry under review for it.
+
+    Of what its owner has deleted with an open gate, which nobody can look at any more, only what is low counts.
+    """
+    own = {id(row) for row in scored if answers_for(evaluation, row)}
+    known = [
+        row for row in scored if (isinstance(row, Evaluation) and id(row) in own) or not _has_open_gate(row, same_code)
+    ]
+    top, there = max(map(most, known)), {id(row) for row in known}
+    return [*known, *(row for row in scored if id(row) in own - there and most(row) <= top)]
+
+
 @once_for_all_alike
 def pooled_judgings(evaluation: Evaluation, same_code: SameCode) -> list[Any]:
     """Whose scores are pooled. Deleted judgings are as well, or the unlucky ones would be deleted.
@@ -133,8 +158,7 @@ def pooled_judgings(evaluation: Evaluation, same_code: SameCode) -> list[Any]:
     none with an open gate, which puts this entry under no review.
     """
     scored = scored_of(evaluation, same_code)
-    counting = [row for row in scored if answers_for(evaluation, row) or not _has_open_gate(row, same_code)]
-    scored = without_refuted(evaluation, counting, same_code)
+    scored = without_refuted(evaluation, _without_gates(evaluation, scored, same_code), same_code)
     best = min(map(how_known, scored))
     latest = max(row.timing_revision for row in scored if how_known(row) == best)
     return [row for row in scored if row.timing_revision >= latest]

@@ -19,6 +19,7 @@ from ..states import EvaluationReason, MethodKind
 Name = tuple[str, str]  # what kind of key it is, and the key
 _ANYBODY = ""  # in the place of an owner
 _COLUMNS = {"text": "submission__blob", "object": "object_key", "tokens": "submission__source_key"}
+_OWNERS = ("submission__owner", "submission__former_owner")
 GONE = {"text": "source_sha256", "object": "object_key"}  # of what is remembered of deleted judgings
 
 
@@ -118,6 +119,20 @@ class Judgings:
         return found
 
 
+def gone_of_owner(submission: Submission) -> Q | None:
+    """What is remembered of deleted judgings of its owner, also where the account is gone. None if it had none."""
+    if submission.owner_id is not None:
+        return Q(owner=submission.owner_id)
+    return Q(former_owner=submission.former_owner) if submission.former_owner else None
+
+
+def is_of_owner(row: Refusal | DeletedScore, submission: Submission) -> bool:
+    """Whether what is remembered was the owner's of the submission. Two of nobody are not of one owner."""
+    if submission.owner_id is not None:
+        return row.owner_id == submission.owner_id
+    return submission.former_owner is not None and row.former_owner == submission.former_owner
+
+
 def names_of(row: Any, *, tokens: bool = False) -> set[Name]:
     """The keys of a judging, of a deleted one or of a confirmation. A key that is not known is nobody's."""
     if isinstance(row, Confirmation):
@@ -131,21 +146,21 @@ def names_of(row: Any, *, tokens: bool = False) -> set[Name]:
 
 
 def own_names_of_many(judgings: list[Evaluation], board: QuerySet[Evaluation]) -> dict[int, frozenset[Name]]:
-    """The names of many of a board at once, with tokens, by their keys. All have owners that are accounts."""
-    owners = {item.submission.owner_id for item in judgings}
+    """The names of many of a board at once, with tokens, by their keys. Of what has no owner there are its own."""
+    mine = Q(submission__owner__in={item.submission.owner_id for item in judgings} - {None})
+    mine |= Q(submission__former_owner__in={item.submission.former_owner for item in judgings} - {None})
     names, before = set[Name]().union(*(names_of(item, tokens=True) for item in judgings)), set[Name]()
-    own = defaultdict[int | None, list[set[Name]]](list)
+    own = defaultdict[Any, list[set[Name]]](list)
     while names != before:
         before = names
-        known = board.filter(having(names, _COLUMNS), submission__owner__in=owners).order_by()
+        known = board.filter(having(names, _COLUMNS), mine).order_by()
         own.clear()
-        for owner, *keys in known.values_list("submission__owner", *_COLUMNS.values()).distinct():
-            own[owner].append(_named(keys))
+        for owner, gone, *keys in known.values_list(*_OWNERS, *_COLUMNS.values()).distinct():
+            own[owner or gone].append(_named(keys))
         names = names.union(*(its for rows in own.values() for its in rows))
     groups = {owner: _groups(rows) for owner, rows in own.items()}
-    return {
-        item.pk: _connected(names_of(item, tokens=True), groups.get(item.submission.owner_id, {})) for item in judgings
-    }
+    whose = {item.pk: item.submission.owner_id or item.submission.former_owner for item in judgings}
+    return {item.pk: _connected(names_of(item, tokens=True), groups.get(whose[item.pk], {})) for item in judgings}
 
 
 def _named(keys: Iterable[str]) -> set[Name]:

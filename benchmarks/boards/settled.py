@@ -49,13 +49,18 @@ class SameCode(Judgings):
         for row in confirmations:
             for name in _seen(row):
                 self._confirmed[name] = max(self._confirmed.get(name, row.confirmed), row.confirmed)
+                self._reach(name, row.reached)
         for audit in (*filter(is_passed_audit, self.judgings), *audits):
             for name in _seen(audit):
                 self._audits[name].append(audit)
         self.unsettled = [item for item in self.judgings if not self.is_settled(item)]
         for item in filter(self.was_seen, self.judgings):
-            for place in ((name, gate["code"]) for gate in gates_of(item) for name in _seen(item)):
-                self._reached[place] = max(self._reached.get(place, 0.0), most(item))
+            for name in _seen(item):
+                self._reach(name, {gate["code"]: most(item) for gate in gates_of(item)})
+
+    def _reach(self, name: Name, scores: dict[str, float]) -> None:
+        for code, score in scores.items():
+            self._reached[name, code] = max(self._reached.get((name, code), 0.0), score)
 
     def is_settled(self, item: Evaluation) -> bool:
         """Whether nothing that is said of this judging is a question any more."""

@@ -186,7 +186,7 @@ def standings_restore(evaluations: Iterable[Evaluation]) -> None:
         if may_stand(evaluation):
             row, _ = _stand(evaluation, same_code, row)
         if row is not None and row.evaluation_id in same_code.keys:
-            _refresh(row, same_code)
+            _refresh(row, programs.same_code(row.evaluation))
             row.rank = None
             row.save()
         _rank_board(evaluation)
@@ -213,7 +213,7 @@ def _accepted_of_holder(evaluation: Evaluation) -> QuerySet[Evaluation]:
     same: dict[str, Any] = {"owner": submission.owner_id, "method": submission.method_id}
     if submission.owner_id is None and submission.method.kind == MethodKind.HUMAN:
         gone = submission.former_owner
-        same = {"former_owner": gone} if gone else {"code": submission.code}
+        same = {"former_owner": gone, "method": submission.method_id} if gone else {"code": submission.code}
     return (
         Evaluation.objects.full()
         .filter(

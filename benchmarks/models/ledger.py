@@ -77,6 +77,7 @@ class Refusal(models.Model):
     """
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    former_owner = models.UUIDField(null=True, blank=True, editable=False)  # as of the submissions that it left
     source_sha256 = models.CharField(max_length=64)
     source_key = models.CharField(max_length=64, blank=True)
     object_key = models.CharField(max_length=64, blank=True)
@@ -102,6 +103,7 @@ class DeletedScore(models.Model):
     """
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    former_owner = models.UUIDField(null=True, blank=True, editable=False)  # as of the submissions that it left
     source_sha256 = models.CharField(max_length=64)
     source_key = models.CharField(max_length=64, blank=True)
     object_key = models.CharField(max_length=64, blank=True)
@@ -141,6 +143,7 @@ class Confirmation(models.Model):
     device_kind = models.ForeignKey(DeviceKind, on_delete=models.CASCADE, related_name="+")
     ruleset = models.ForeignKey(RuleSet, on_delete=models.CASCADE, related_name="+")
     confirmed = models.DateTimeField()
+    reached = models.JSONField(default=dict)  # by the code of each gate, for how high a score it was answered
 
     class Meta:
         ordering: ClassVar = ["confirmed", "pk"]

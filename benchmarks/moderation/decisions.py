@@ -6,16 +6,17 @@ error. Nothing is deleted and no score is edited; every decision can be undone. 
 (`rejudging.py`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from benchmarks.boards import confirmations, standings
+from benchmarks.boards.settled import Programs
 from benchmarks.judgings.moves import evaluation_cancel
 from benchmarks.services import Refused
 from benchmarks.switches import switch_set
@@ -92,12 +93,13 @@ def decide(
         reporters = [line.actor for line in reports.select_related("actor")]
         moves_boards = kind in MOVES or kind in _OF_REVIEWS
         if moves_boards:
-            standings.boards_held(submission)
+            standings.boards_marked(submission.task_version.task.versions.order_by("pk").values_list("pk", flat=True))
+        about = _alike(submission) if moves_boards else []
         _move(submission, kind, seen)
         telling.report_decided(reporters, _subject(submission), kind, reason)
         log_action(kind, by, _subject(submission), submission=submission, public_reason=reason, private_note=note)
         if moves_boards:
-            standings_follow(submission)
+            standings_follow(submission, about)
 
 
 def _move(submission: Submission, kind: ActionKind, seen: str | None) -> None:
@@ -118,16 +120,38 @@ def _move(submission: Submission, kind: ActionKind, seen: str | None) -> None:
         raise Refused(MOVES[kind].refusal)
 
 
-def standings_follow(submission: Submission) -> None:
-    """Rank the boards anew that it was judged for; in the transaction that has held them and then moved it."""
-    judged = Evaluation.objects.filter(submission=submission).exclude(verdict="")
-    rows = judged.select_related("submission__method", "task_version__task", "ruleset", "device_kind")
-    boards = {(item.ruleset_id, item.task_version_id, item.device_kind_id): item for item in rows.defer("report")}
+def standings_follow(submission: Submission, about: Sequence[Evaluation] = ()) -> None:
+    """Rank the boards anew that it was judged for; in the transaction that has held them and then moved it.
+
+    `about` are other judgings that the decision is about, also on other boards.
+    """
+    judged = _with_boards(Evaluation.objects.filter(submission=submission))
+    boards = {(item.ruleset_id, item.task_version_id, item.device_kind_id): item for item in judged}
+    programs = Programs([*judged, *about])
     for evaluation in boards.values():
-        standings.standings_renew(evaluation)
-        standings.review_renew(evaluation)
+        standings.standings_renew(evaluation, programs)
+    boards |= {(item.ruleset_id, item.task_version_id, item.device_kind_id): item for item in about}
+    for evaluation in boards.values():
+        standings.review_renew(evaluation, programs)
     for device in sorted({item.device_kind.slug for item in boards.values()}):
         emit(f"board:{device}", "changed")
+
+
+def _alike(submission: Submission) -> list[Evaluation]:
+    """Judgings, on any board of the task, of what has its text or compiled code, or is its owner's with its tokens."""
+    confirmed = confirmations.of(submission).values_list("object_key", flat=True)
+    own_keys = submission.evaluations.exclude(verdict="").values_list("object_key", flat=True)
+    alike = Q(submission__blob=submission.blob_id) | Q(object_key__in={*confirmed, *own_keys} - {""})
+    if submission.owner_id is not None and submission.source_key:
+        alike |= Q(submission__source_key=submission.source_key, submission__owner=submission.owner_id)
+    return _with_boards(Evaluation.objects.filter(alike, task_version__task=submission.task_version.task_id))
+
+
+def _with_boards(rows: QuerySet[Evaluation]) -> list[Evaluation]:
+    rows = rows.exclude(verdict="").order_by("pk")
+    return list(
+        rows.select_related("submission__method", "task_version__task", "ruleset", "device_kind").defer("report")
+    )
 
 
 def ban(account: User, *, by: User, reason: str, note: str = "") -> None:
