@@ -44,6 +44,7 @@ class Migration(migrations.Migration):
                 ('object_key', models.CharField(blank=True, max_length=64)),
                 ('language', models.CharField(max_length=10)),
                 ('confirmed', models.DateTimeField()),
+                ('reached', models.JSONField(default=dict)),
                 ('device_kind', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='benchmarks.devicekind')),
                 ('ruleset', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='benchmarks.ruleset')),
                 ('task_version', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='benchmarks.taskversion')),

@@ -11,11 +11,6 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.AddField(
-            model_name='confirmation',
-            name='reached',
-            field=models.JSONField(default=dict),
-        ),
-        migrations.AddField(
             model_name='deletedscore',
             name='former_owner',
             field=models.UUIDField(blank=True, editable=False, null=True),
