@@ -78,13 +78,13 @@ def _invalidated(evaluation: Evaluation, same_code: SameCode) -> str:
     for action in {action.submission_id: action for action in decided.order_by("pk")}.values():
         is_mine = mine.owner_id is not None and gone[action.submission_id].owner_id == mine.owner_id
         is_settled = confirmed is not None and confirmed > action.created
-        is_known = not is_mine and _was_seen(mine, action.created)
+        is_known = not is_mine and _had_public_score(mine, action.created)
         if action.kind == ActionKind.INVALIDATE and not is_settled and not is_known:
             return f"Staff have invalidated another submission of the same source: {action.public_reason}"
     return ""
 
 
-def _was_seen(submission: Submission, moment: datetime) -> bool:
+def _had_public_score(submission: Submission, moment: datetime) -> bool:
     """Whether the submission had a score on some board that staff could see when they decided."""
     if not was_public(submission, moment):
         return False
@@ -107,7 +107,7 @@ def _remembered(evaluation: Evaluation, same_code: SameCode) -> str:
         since = same_code.last_at(refusal) if refusal.verdict else same_code.confirmed_at(refusal)
         if not names_of(refusal) & names:  # what is gone cannot be confirmed itself
             since = same_code.confirmed_at(evaluation)
-        if not refusal.verdict and _was_seen(evaluation.submission, refusal.finished):
+        if not refusal.verdict and _had_public_score(evaluation.submission, refusal.finished):
             continue
         if refusal.verdict == Verdict.PASS and not is_of_owner(refusal, evaluation.submission):  # somebody else's gates
             continue

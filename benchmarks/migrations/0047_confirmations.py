@@ -55,8 +55,8 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.RunPython(write_confirmations, migrations.RunPython.noop),
-        migrations.RemoveField(
-            model_name='submission',
-            name='confirmed_at',
+        # processes of before an upgrade still read the column, so it stays in the database
+        migrations.SeparateDatabaseAndState(
+            state_operations=[migrations.RemoveField(model_name='submission', name='confirmed_at')]
         ),
     ]

@@ -94,7 +94,7 @@ def decide(
         moves_boards = kind in MOVES or kind in _OF_REVIEWS
         if moves_boards:
             standings.boards_marked(submission.task_version.task.versions.order_by("pk").values_list("pk", flat=True))
-        about = _alike(submission) if moves_boards else []
+        about = _judgings_about(submission) if moves_boards else []
         _move(submission, kind, seen)
         telling.report_decided(reporters, _subject(submission), kind, reason)
         log_action(kind, by, _subject(submission), submission=submission, public_reason=reason, private_note=note)
@@ -137,7 +137,7 @@ def standings_follow(submission: Submission, about: Sequence[Evaluation] = ()) -
         emit(f"board:{device}", "changed")
 
 
-def _alike(submission: Submission) -> list[Evaluation]:
+def _judgings_about(submission: Submission) -> list[Evaluation]:
     """Judgings, on any board of the task, of what has its text or compiled code, or is its owner's with its tokens."""
     confirmed = confirmations.of(submission).values_list("object_key", flat=True)
     own_keys = submission.evaluations.exclude(verdict="").values_list("object_key", flat=True)

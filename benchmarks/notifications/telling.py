@@ -26,7 +26,7 @@ from .choices import choice_of, mail_address
 
 KEPT_DAYS = 90
 TEXT_MAX_CHARS = 500
-LOSSES_PER_DAY = 3  # of one board, and new best answers to one request: others can bring them about again and again
+TOLD_PER_DAY = 3  # of one board, and new best answers to one request: others can bring them about again and again
 _ASKED_FOR = (EvaluationReason.INITIAL, EvaluationReason.QUICK, EvaluationReason.VERIFICATION)
 
 
@@ -129,7 +129,7 @@ def _told_enough(owner: User, kind: NotificationKind, path: str) -> bool:
     """Whether one more within 24 hours would help whoever brings them about to fill a mailbox."""
     since = timezone.now() - timedelta(days=1)
     rows = Notification.objects.filter(owner=owner, kind=kind, path=path, created__gte=since)
-    return bool(rows.count() >= LOSSES_PER_DAY)
+    return bool(rows.count() >= TOLD_PER_DAY)
 
 
 def _task(submission: Submission) -> str:

@@ -20,7 +20,7 @@ from benchmarks.catalogue.folders import spec_of
 from benchmarks.harness import Source, Step
 from benchmarks.judgings.moves import ClaimLost, evaluation_step, record_report
 from benchmarks.models import ApiToken, CodeBlob, Evaluation, LedgerEntry, Notification, Standing, Submission
-from benchmarks.notifications.telling import LOSSES_PER_DAY
+from benchmarks.notifications.telling import TOLD_PER_DAY
 from benchmarks.quotas import OverQuota
 from benchmarks.services import Refused
 from benchmarks.states import NotificationKind, Origin, Visibility
@@ -118,7 +118,7 @@ def test_who_shows_and_hides_an_entry_does_not_fill_the_mailbox_of_who_was_first
     best = judged(text="// fast", owner=ann, speedup=3.0).submission
     for visibility in (Visibility.UNLISTED, Visibility.PUBLIC) * 5:
         visibility_change(best, visibility)
-    assert Notification.objects.filter(owner=bob, kind=NotificationKind.RECORD_LOST).count() == LOSSES_PER_DAY
+    assert Notification.objects.filter(owner=bob, kind=NotificationKind.RECORD_LOST).count() == TOLD_PER_DAY
 
 
 def public_places(payer):

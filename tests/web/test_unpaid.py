@@ -160,7 +160,7 @@ def test_nobody_fills_the_mailbox_of_who_asked_by_many_answers() -> None:
         factories.judged(factories.passing(1.5 + number), owner=answers, version=version, text=text)
 
     _times(6, better)
-    assert _told_of_answers(asks) == telling.LOSSES_PER_DAY
+    assert _told_of_answers(asks) == telling.TOLD_PER_DAY
 
 
 def _told_of_answers(account: User) -> int:

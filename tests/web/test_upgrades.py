@@ -5,6 +5,7 @@ from importlib import import_module
 import pytest
 from django.apps import apps
 from django.db import IntegrityError, transaction
+from django.db.migrations import DeleteModel, RemoveField, RenameField, RenameModel
 from django.db.migrations.loader import MigrationLoader
 from django.utils import timezone
 
@@ -29,6 +30,13 @@ def test_processes_of_before_need_not_fill_a_column_that_a_migration_adds(name: 
     added = {key: _unfilled(after.models[key]) - _unfilled(before.models[key]) for key in common}
     missing = {key: columns for key, columns in added.items() if columns}
     assert not missing, f"give these columns null=True or a db_default: {missing}"
+
+
+@pytest.mark.parametrize("name", NAMES, ids="/".join)
+def test_processes_of_before_find_every_column_that_they_read(name: tuple[str, str]) -> None:
+    gone = (RemoveField, RenameField, DeleteModel, RenameModel)
+    taken = [item for item in MigrationLoader(None).disk_migrations[name].operations if isinstance(item, gone)]
+    assert not taken, "take it out of the state alone, with SeparateDatabaseAndState"
 
 
 def _unfilled(model: object) -> set[str]:

@@ -150,7 +150,7 @@ class Workshop:
             finally:
                 child.kill()
                 self.spent_s.append(time.monotonic() - started)
-            log = _alike(child.log_tail(_LOG_BYTES), is_cut=Path(file.name).stat().st_size > _LOG_BYTES)
+            log = _as_each_time(child.log_tail(_LOG_BYTES), is_cut=Path(file.name).stat().st_size > _LOG_BYTES)
         if self._digest() != texts:
             return Compilation(1, log, problem="the text was changed while it was compiled")
         return Compilation(code, log)
@@ -182,7 +182,7 @@ class Workshop:
         return digest(*(part for file in files for part in (file.name, file.read_text(errors="replace"))))
 
 
-def _alike(log: str, *, is_cut: bool) -> str:
+def _as_each_time(log: str, *, is_cut: bool) -> str:
     """A log as it is each time: without names that are drawn, nor half of one in its first line."""
     return _DRAWN.sub("_", log.partition("\n")[2] if is_cut else log)
 
