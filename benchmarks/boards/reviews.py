@@ -74,14 +74,24 @@ def _invalidated(evaluation: Evaluation, same_code: SameCode) -> str:
     if not gone:
         return ""
     confirmed = same_code.confirmed_at(evaluation)
-    decided = ModerationAction.objects.filter(submission__in=gone, kind__in=(ActionKind.INVALIDATE, ActionKind.RESTORE))
-    for action in {action.submission_id: action for action in decided.order_by("pk")}.values():
+    for action in _last_decisions(evaluation, same_code):
+        if action.submission_id not in gone:
+            continue
         is_mine = mine.owner_id is not None and gone[action.submission_id].owner_id == mine.owner_id
         is_settled = confirmed is not None and confirmed > action.created
         is_known = not is_mine and _had_public_score(mine, action.created)
         if action.kind == ActionKind.INVALIDATE and not is_settled and not is_known:
             return f"Staff have invalidated another submission of the same source: {action.public_reason}"
     return ""
+
+
+@once_for_all_alike
+def _last_decisions(evaluation: Evaluation, same_code: SameCode) -> list[ModerationAction]:
+    """The last invalidation or restoration of each moderated submission of the code."""
+    others = {item.submission_id: item.submission for item in (*same_code.judgings, *same_code.taken_down)}
+    gone = [pk for pk, other in others.items() if other.moderation != Moderation.OK]
+    decided = ModerationAction.objects.filter(submission__in=gone, kind__in=(ActionKind.INVALIDATE, ActionKind.RESTORE))
+    return [*{action.submission_id: action for action in decided.order_by("pk")}.values()]
 
 
 def _had_public_score(submission: Submission, moment: datetime) -> bool:
@@ -97,25 +107,35 @@ def _remembered(evaluation: Evaluation, same_code: SameCode) -> str:
 
     That of staff is about what was submitted later, and only a later confirmation settles it.
     """
-    own, names = gone_of_owner(evaluation.submission), same_code.own_names(evaluation)
-    like = Q(language__in=read_alike(evaluation.submission.language)) & having(names, GONE)
-    if own is not None:
-        tokens = same_code.own_names(evaluation, tokens=True)
-        like |= own & having(tokens, {"tokens": "source_key"})
-    by_staff = Refusal.objects.filter(like, verdict="", task_version__task__versions=evaluation.task_version_id)
-    for refusal in deleted(Refusal, evaluation, like) | by_staff:
+    submission, names = evaluation.submission, same_code.own_names(evaluation)
+    tokens, alike = same_code.own_names(evaluation, tokens=True), read_alike(submission.language)
+    for refusal in _refusals_of_deleted(evaluation, same_code):
+        is_own = is_of_owner(refusal, submission) and ("tokens", refusal.source_key) in tokens
+        if not is_own and not (refusal.language in alike and names_of(refusal) & names):
+            continue
         since = same_code.last_at(refusal) if refusal.verdict else same_code.confirmed_at(refusal)
         if not names_of(refusal) & names:  # what is gone cannot be confirmed itself
             since = same_code.confirmed_at(evaluation)
-        if not refusal.verdict and _had_public_score(evaluation.submission, refusal.finished):
+        if not refusal.verdict and _had_public_score(submission, refusal.finished):
             continue
-        if refusal.verdict == Verdict.PASS and not is_of_owner(refusal, evaluation.submission):  # somebody else's gates
+        if refusal.verdict == Verdict.PASS and not is_of_owner(refusal, submission):  # somebody else's gates
             continue
         if since is None or refusal.finished > since:
             words = {"": "was invalidated by staff", Verdict.PASS: "was under review"}
             how = words.get(refusal.verdict, f"ended as {refusal.verdict}")
             return f"The same source, judged for a submission deleted since, {how}."
     return ""
+
+
+@once_for_all_alike
+def _refusals_of_deleted(evaluation: Evaluation, same_code: SameCode) -> list[Refusal]:
+    """Of the code on the board, and those of staff on all boards of the task."""
+    own, names = gone_of_owner(evaluation.submission), same_code.own_names(evaluation, tokens=True)
+    like = Q(language__in=read_alike(evaluation.submission.language)) & having(names, GONE)
+    if own is not None:
+        like |= own & having(names, {"tokens": "source_key"})
+    by_staff = Refusal.objects.filter(like, verdict="", task_version__task__versions=evaluation.task_version_id)
+    return list((deleted(Refusal, evaluation, like) | by_staff).order_by("finished", "pk"))
 
 
 def _is_doubtful(item: Evaluation, programs: Programs) -> bool:

@@ -6,6 +6,7 @@ Does NOT decide which judgings are pooled or reviewed (`reviews.py`).
 """
 
 import uuid
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -27,10 +28,10 @@ from .labels import is_ranked
 from .ranking import Entry, rank
 from .reviews import AUDITS, pooled_estimate, pooled_judgings, review_reason
 from .same_code import holder_of
-from .settled import Programs, SameCode, ended, how_known
+from .settled import JudgedProgram, Programs, SameCode, ended, how_known
 
 RENEWED_FROM = 50  # of a holder's programs, best first, when its row is written anew
-TEXTS_MAX = 150  # of which programs have further ones: staff may have confirmed one text and not another
+ASKED_MAX = 20  # submissions of one code, best known first, among which one that is not in question is looked for
 AUDITED_PLACES = 3  # of a board, whose entries must not rest on a bound alone
 
 
@@ -82,18 +83,15 @@ def board_renew(accepted: Sequence[Evaluation]) -> None:
 
 
 def _write_holder(evaluation: Evaluation, programs: Programs) -> None:
-    _board_of(evaluation).filter(holder=holder_of(evaluation)).delete()
+    """The best row that any of its programs gives its holder, whatever stood there before."""
+    holder = holder_of(evaluation)
+    _board_of(evaluation).filter(holder=holder).delete()
     if not _has_board(evaluation):
         return
-    row: Standing | None = None
-    clean = set[int]()  # judgings that are not in question: another text of one changes nothing
-    for item in _best_of_programs(_accepted_of_holder(evaluation)):
-        if item.pk not in clean:
-            same_code = programs.same_code(item)
-            row, doubt = _stand(item, same_code, row)
-            clean |= set() if doubt else same_code.keys
+    known = {id(program): program for program in map(programs.of, _best_of_programs(_accepted_of_holder(evaluation)))}
+    rows = (_row_of_program(_shown(program).get(holder, []), program) for program in known.values())
+    row = min(filter(None, rows), key=_place, default=None)
     if row is not None:
-        _refresh(row, programs.same_code(row.evaluation))
         row.save()
 
 
@@ -107,38 +105,98 @@ def review_renew(evaluation: Evaluation, programs: Programs | None = None) -> No
 def _renew_program(evaluation: Evaluation, programs: Programs) -> bool:
     """Write anew the rows of everybody who has this code, if they are other ones now. Whether there are any.
 
-    A holder gets a row with this code if it is the best entry now, and one with another entry if it no longer is:
-    rows do not depend on what was judged or decided first.
+    A holder has the best row that any of its programs gives it, so rows do not depend on what was judged or decided
+    first.
     """
     program = programs.of(evaluation)
-    keys = {item.pk for item in program.judgings}
-    accepted = [item for item in program.judgings if item.verdict == Verdict.PASS and not item.is_quick]
-    shown = [item for item in accepted if _is_shown(item.submission)]
-    rows = _rows_of(evaluation, Q(evaluation__in=keys) | Q(holder__in={holder_of(item) for item in shown}))
-    written = {holder: _figures(row) for holder, row in rows.items()}
-    before = {holder: _counts(row) for holder, row in rows.items() if row.evaluation_id in keys}
-    stands = {holder: row.evaluation_id for holder, row in rows.items()}
-    for item in {(holder_of(item), item.submission.blob_id, item.object_key): item for item in shown}.values():
-        same_code, holder = program.same_code(item), holder_of(item)
-        is_new = item.pk == evaluation.pk or not before.get(holder)
-        if _has_board(evaluation) and (is_new or stands[holder] not in same_code.keys):
-            rows[holder], _ = _stand(item, same_code, rows.get(holder))
-    touched = [row for row in rows.values() if row.evaluation_id in keys]
-    for row in touched:
-        _refresh(row, program.same_code(row.evaluation))
-        if _figures(row) != written.get(row.holder):
-            row.rank = None
-            row.save()
-        if _counts(row) < before.get(row.holder, 0.0) and _has_another(row):
-            _write_holder(row.evaluation, programs)
-    return bool(touched)
+    keys, shown = {item.pk for item in program.judgings}, _shown(program) if _has_board(evaluation) else {}
+    stands, is_touched = _rows_of(evaluation, Q(evaluation__in=keys) | Q(holder__in=shown)), False
+    for holder in {*stands, *shown}:
+        before, row = stands.get(holder), _row_of_program(shown.get(holder, []), program)
+        is_of_it = before is not None and before.evaluation_id in keys
+        if before and is_of_it and (row is None or (_place(row) > _place(before) and _has_another(row))):
+            _write_holder(before.evaluation, programs)
+        elif row and (before is None or is_of_it or _place(row) < _place(before)):
+            _replace(before, row)
+        else:
+            continue
+        is_touched = True
+    return is_touched
+
+
+def _shown(program: JudgedProgram) -> dict[str, list[Evaluation]]:
+    """The judgings of a program that may stand, by their holders, and those that ended first come first."""
+    found = defaultdict[str, list[Evaluation]](list)
+    for item in program.judgings:
+        if item.verdict == Verdict.PASS and not item.is_quick and _is_shown(item.submission):
+            found[holder_of(item)].append(item)
+    return found
+
+
+def _row_of_program(shown: list[Evaluation], program: JudgedProgram) -> Standing | None:
+    """The best row for these judgings of one holder. It is not saved. As another language a text is another code."""
+    codes = dict[int, tuple[SameCode, list[Evaluation]]]()
+    for item in shown:
+        same_code = program.same_code(item)
+        codes.setdefault(id(same_code), (same_code, []))[1].append(item)
+    return min((_row_of_code(items, same_code) for same_code, items in codes.values()), key=_place, default=None)
+
+
+def _row_of_code(shown: list[Evaluation], same_code: SameCode) -> Standing:
+    """With the newest of those whose times are known best, unless it is in question and another submission is not."""
+    newest, reasons = dict[int, Evaluation](), dict[Evaluation, str]()
+    for _, item in sorted(enumerate(shown), key=lambda place: (*_distrust(place[1]), -place[0])):
+        newest.setdefault(item.submission_id, item)
+    for item in list(newest.values())[:ASKED_MAX]:
+        reasons[item] = review_reason(item, same_code)
+        if not reasons[item]:
+            break
+    evaluation = min(reasons, key=lambda item: bool(reasons[item]))
+    counting = pooled_judgings(evaluation, same_code)
+    estimate = pooled_estimate(counting)
+    accepted = (item for item in same_code.judgings if item.verdict == Verdict.PASS)  # those that ended first are first
+    board = {name: getattr(evaluation, name) for name in ("ruleset_id", "task_version_id", "device_kind_id")}
+    return Standing(
+        **board,
+        holder=holder_of(evaluation),
+        evaluation=evaluation,
+        score=estimate.score,
+        score_lo=estimate.lo,
+        score_hi=estimate.hi,
+        judgings=max(1, sum(isinstance(item, Evaluation) for item in counting)),
+        timing_revision=min(item.timing_revision for item in counting),
+        is_contested=is_contested(same_code, counting),
+        verified_at=next(ended(item) for item in accepted if holder_of(item) == holder_of(evaluation)),
+        under_review=bool(reasons[evaluation]),
+        review_reason=reasons[evaluation],
+    )
+
+
+def _replace(before: Standing | None, row: Standing) -> None:
+    """Save the row in place of what its holder had, if it is another one."""
+    if before is not None:
+        row.pk = before.pk
+    if before is None or _figures(row) != _figures(before):
+        row.save()
+
+
+def _place(row: Standing) -> tuple[Any, ...]:
+    """The least of a holder stands. What is under review never keeps a clean entry out."""
+    counts = what_counts(row.score, row.score_lo, row.evaluation.timing_trust)
+    return row.under_review, -counts, row.verified_at, row.evaluation_id
+
+
+def _distrust(evaluation: Evaluation) -> tuple[int, int]:
+    """Of the same code, what is better known stands, and of that what the latest revision has timed."""
+    return how_known(evaluation), -evaluation.timing_revision
 
 
 def _has_another(row: Standing) -> bool:
     """Whether more may count of another text that its holder has shown on the board."""
     evaluation = row.evaluation
     others = _accepted_of_holder(evaluation).exclude(submission__blob=evaluation.submission.blob_id)
-    return others.filter(score_hi__gt=_counts(row)).exists()
+    counts = 0.0 if row.under_review else what_counts(row.score, row.score_lo, evaluation.timing_trust)
+    return others.filter(score_hi__gt=counts).exists()
 
 
 def hold_boards(evaluation: Evaluation) -> None:
@@ -176,32 +234,21 @@ def standings_release(owner: Any) -> list[Evaluation]:
 
 
 def standings_restore(evaluations: Iterable[Evaluation]) -> None:
-    """Put them back, each under the holder that its submission has now."""
+    """Write the rows of their codes again, each under the holder that its submission has now."""
     programs = Programs()
     rows = Evaluation.objects.filter(pk__in=[item.pk for item in evaluations]).select_related("submission__method")
     for evaluation in rows:
         hold_boards(evaluation)
-        same_code, holder = programs.same_code(evaluation), holder_of(evaluation)
-        row = _rows_of(evaluation, Q(holder=holder)).get(holder)
-        if may_stand(evaluation):
-            row, _ = _stand(evaluation, same_code, row)
-        if row is not None and row.evaluation_id in same_code.keys:
-            _refresh(row, programs.same_code(row.evaluation))
-            row.rank = None
-            row.save()
+        _renew_program(evaluation, programs)
         _rank_board(evaluation)
 
 
 def _best_of_programs(accepted: QuerySet[Evaluation]) -> list[Evaluation]:
-    """The best judging of each text of the first RENEWED_FROM programs: judgings of one are pooled anyway."""
-    found, programs = dict[tuple[str, str], int](), set[str]()
+    """The best judging of each of the first RENEWED_FROM programs."""
+    found = dict[str, int]()
     for pk, text, tokens in accepted.values_list("pk", "submission__blob", "submission__source_key").iterator():
-        program = tokens or text
-        if program in programs and len(found) >= TEXTS_MAX:
-            continue
-        found.setdefault((program, text), pk)
-        programs.add(program)
-        if len(programs) == RENEWED_FROM:
+        found.setdefault(tokens or text, pk)
+        if len(found) == RENEWED_FROM:
             break
     rows = accepted.select_related("submission__method").defer("report", "error_internal").in_bulk([*found.values()])
     return [rows[pk] for pk in found.values()]
@@ -254,78 +301,9 @@ def _rows_of(evaluation: Evaluation, which: Q) -> dict[str, Standing]:
     return {row.holder: row for row in rows.defer("evaluation__report", "evaluation__error_internal")}
 
 
-def _stand(evaluation: Evaluation, same_code: SameCode, row: Standing | None) -> tuple[Standing, bool]:
-    """The row of its holder, with this evaluation unless it has a better one, and whether its code is in question.
-
-    The row is not saved; what says more of it than its score is found by `_refresh`.
-    """
-    doubt, named = review_reason(evaluation, same_code), _better_known_of_holder(evaluation, same_code)
-    if named is not None and bool(review_reason(named, same_code)) == bool(doubt):
-        evaluation = named
-    if row is None:
-        key = {name: getattr(evaluation, name) for name in ("ruleset_id", "task_version_id", "device_kind_id")}
-        row = Standing(**key, holder=holder_of(evaluation))
-    elif not _replaces(evaluation, row, same_code, in_question=bool(doubt)):
-        return row, bool(doubt)
-    accepted = (item for item in same_code.judgings if item.verdict == Verdict.PASS)  # those that ended first are first
-    row.verified_at = next(ended(item) for item in accepted if holder_of(item) == row.holder)
-    row.evaluation, row.under_review = evaluation, bool(doubt)
-    _pool(row, pooled_judgings(evaluation, same_code))
-    return row, bool(doubt)
-
-
-def _better_known_of_holder(evaluation: Evaluation, same_code: SameCode) -> Evaluation | None:
-    """The newest of the accepted judgings whose times are known best, if that is better than of this one."""
-    known = [
-        item
-        for item in same_code.judgings
-        if item.verdict == Verdict.PASS and not item.is_quick and _distrust(item) < _distrust(evaluation)
-        if holder_of(item) == holder_of(evaluation) and _is_shown(item.submission)
-    ]
-    return min(reversed(known), key=_distrust, default=None)
-
-
-def _replaces(evaluation: Evaluation, row: Standing, same_code: SameCode, *, in_question: bool) -> bool:
-    """Whether more of it counts. What is under review never hides what stands, and never keeps a clean entry out."""
-    if in_question != row.under_review:
-        return row.under_review
-    if row.evaluation_id in same_code.keys:
-        return _distrust(evaluation) <= _distrust(row.evaluation)
-    estimate = pooled_estimate(pooled_judgings(evaluation, same_code))
-    stands = what_counts(row.score, row.score_lo, row.evaluation.timing_trust)
-    return what_counts(estimate.score, estimate.lo, evaluation.timing_trust) > stands
-
-
-def _distrust(evaluation: Evaluation) -> tuple[int, int]:
-    """Of the same code, what is better known stands, and of that what the latest revision has timed."""
-    return how_known(evaluation), -evaluation.timing_revision
-
-
-def _pool(row: Standing, counting: list[Any]) -> None:
-    """The score of what is pooled, how many of these have not been deleted, and the revision of the timing."""
-    estimate = pooled_estimate(counting)
-    row.score, row.score_lo, row.score_hi = estimate.score, estimate.lo, estimate.hi
-    row.judgings = max(1, sum(isinstance(item, Evaluation) for item in counting))
-    row.timing_revision = min(item.timing_revision for item in counting)
-
-
-def _refresh(row: Standing, same_code: SameCode) -> None:
-    """Pool the judgings of its code again, and ask again whether it is in question."""
-    counting = pooled_judgings(row.evaluation, same_code)
-    _pool(row, counting)
-    row.is_contested = is_contested(same_code, counting)
-    row.review_reason = review_reason(row.evaluation, same_code)
-    row.under_review = bool(row.review_reason)
-
-
 def _figures(row: Standing) -> tuple[Any, ...]:
     """All that is written of a row, but for its rank."""
     return tuple(getattr(row, field.attname) for field in row._meta.concrete_fields if field.name != "rank")
-
-
-def _counts(row: Standing) -> float:
-    """What counts of it for its holder; nothing while it is under review."""
-    return 0.0 if row.under_review else what_counts(row.score, row.score_lo, row.evaluation.timing_trust)
 
 
 def _tell_who_lost(before: list[int], leaders: list[int]) -> None:

@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from benchmarks.accounts import ownership
 from benchmarks.boards import same_code, standings
 from benchmarks.harness import Flag
-from benchmarks.models import TaskVersion
+from benchmarks.models import Submission, TaskVersion
 from benchmarks.states import Visibility
 
 from . import factories
@@ -86,3 +86,17 @@ def test_deleting_an_account_reads_a_program_of_gated_judgings_a_few_times() -> 
 def _program_reads(queries: Any) -> int:
     with_method = [query["sql"] for query in queries if 'INNER JOIN "benchmarks_method"' in query["sql"]]
     return len([sql for sql in with_method if '"benchmarks_evaluation"."report"' not in sql])
+
+
+def test_one_judging_of_a_program_does_not_ask_for_each_text_of_another_holder() -> None:
+    """The holder has many public texts of the program, and a better entry of another one."""
+    enter("eve", replayed(9.0), "// best\n")
+    costs = []
+    for count in (5, 25):
+        while Submission.objects.filter(owner__username="eve").count() < count:
+            enter("eve", replayed(1.5), f"// {Submission.objects.count()}\nint x;")
+        probe = private("other", replayed(1.5), "// 1\nint x;")
+        with CaptureQueriesContext(connection) as asked:
+            standings.standings_update(probe)
+        costs.append(len(asked))
+    assert costs[1] <= costs[0] + 2, costs
