@@ -8,7 +8,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from ..harness import read_alike
+from ..harness import LANGUAGES, read_alike
 from ..models import Confirmation, Submission
 from .settled import gates_of, most
 
@@ -43,7 +43,10 @@ def no_open_gate() -> Q:
     shown = Coalesce(OuterRef("submission__shown_at"), OuterRef("submission__created"))
     later = Confirmation.objects.filter(confirmed__gte=OuterRef("finished"), **board).filter(confirmed__gte=shown)
     same = Q(source_sha256=OuterRef("submission__blob")) | (Q(object_key=OuterRef("object_key")) & ~Q(object_key=""))
-    return Q(gated=False) | Q(Exists(later.filter(same, language=OuterRef("submission__language"))))
+    found = Q(gated=False)
+    for languages in {read_alike(language) for language in LANGUAGES}:
+        found |= Q(submission__language__in=languages) & Q(Exists(later.filter(same, language__in=languages)))
+    return found
 
 
 def confirmed_rows() -> Q:

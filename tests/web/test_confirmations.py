@@ -193,3 +193,13 @@ def test_the_migration_keeps_what_was_confirmed() -> None:
     row = Confirmation.objects.get()
     assert (row.source_sha256, row.language) == (confirmed.submission.blob_id, "cuda")
     assert (row.task_version, row.device_kind) == (confirmed.task_version, confirmed.device_kind)
+
+
+def test_a_confirmation_clears_the_record_with_the_row(staff: User) -> None:
+    """Of a text that another language reads alike, the row was cleared and the record was not."""
+    held, options = replace(replayed(12.0), gates=GATED), {"text": "import triton\n"}
+    factories.judged_on_gpu(held, owner=factories.user("honest"), language="triton", **options)
+    copy = factories.judged_on_gpu(held, owner=factories.user("eve"), language="helion", **options)
+    decisions.decide(copy.submission, ActionKind.CONFIRM, by=staff, reason="looked at it")
+    assert by("honest").rank == 1
+    assert [record.submission.owner.username for record in board_records(key())] == ["honest"]
