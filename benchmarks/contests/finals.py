@@ -5,6 +5,7 @@ sitting begins anew with another one. Does NOT move contests (`running.py`).
 """
 
 import hashlib
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -169,17 +170,20 @@ def _fingerprint(contest: Contest) -> str:
 def best_entries(contest: Contest, count: int) -> Iterator[tuple[int, int, int, Evaluation]]:
     """Task, device kind, key of the participant and judging.
 
-    The best `count` different programs of each participant on each board.
+    The best `count` different programs of each participant on each board. Texts that differ in names of variables have
+    other tokens, but mostly one compiled code.
     """
-    seen: dict[tuple[int, int, int], set[str]] = {}
+    taken, seen = Counter[tuple[int, int, int]](), defaultdict[tuple[int, int, int], set[str]](set)
     rows = accepted(contest).that_count("who").order_by(counted().desc(), "finished", "pk")
     for row in rows.iterator(chunk_size=500):
         board = (row.task_version.task_id, row.device_kind_id, row.who)
-        programs = seen.setdefault(board, set())
-        program = row.submission.source_key or row.submission.blob_id
-        if program not in programs and len(programs) < count:
-            programs.add(program)
+        names = {row.submission.source_key or row.submission.blob_id, row.object_key} - {""}
+        if taken[board] == count:
+            continue
+        if names.isdisjoint(seen[board]):
+            taken[board] += 1
             yield (*board, row)
+        seen[board] |= names
 
 
 def begin(contest: Contest) -> None:

@@ -21,7 +21,7 @@ from agents.models import Run
 from agents.record.log import DbLog
 from benchmarks import services, teams
 from benchmarks.accounts import exports, ownership
-from benchmarks.contests import running
+from benchmarks.contests import finals, running
 from benchmarks.judgings import moves
 from benchmarks.models import Contest, ContestEntry, Evaluation, Submission
 from benchmarks.states import ContestState, EvaluationReason, Origin, Priority, State, TeamRole, Visibility
@@ -29,6 +29,7 @@ from tests.agents import factories as runs
 
 from . import contests, factories
 from .test_bounds import found, replayed
+from .test_connected import compiled
 from .test_timing_revisions import by, on
 
 HIDDEN = {contests.TASK: {"cpu": [{"batch_size": 4861}]}}
@@ -285,3 +286,12 @@ def test_nobody_is_bound_to_a_team_by_becoming_its_last_owner() -> None:
     teams.leave(team, eve)
     teams.leave(team, victim)
     running.join(contest, victim)
+
+
+def test_one_compiled_code_has_one_final() -> None:
+    """Two texts that name a variable differently have other tokens."""
+    honest = factories.user("honest")
+    contest = contests.running_with(honest, hidden={contests.TASK: {"cpu": [{"batch_size": 4861}]}})
+    for name in ("x", "y"):
+        compiled(factories.judged(factories.passing(2.0), owner=honest, text=f"int {name};"), "a" * 64)
+    assert len(list(finals.best_entries(contest, 2))) == 1
