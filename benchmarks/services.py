@@ -20,7 +20,7 @@ from . import quotas
 from .boards.reviews import AUDITS
 from .boards.standings import AUDITED_PLACES
 from .harness import CPU, Source, Verdict, source_key, timing_revision
-from .judgings.moves import tell
+from .judgings.moves import evaluation_cancel, tell
 from .judgings.queue import wake_check, wake_compile, wake_judge, wake_profile
 from .models import (
     CodeBlob,
@@ -244,6 +244,12 @@ def judge_in_full(evaluation: Evaluation, payer: Payer | None) -> Evaluation:
 def is_withdrawable(evaluation: Evaluation) -> bool:
     """Whether its author may cancel it: not if staff or a contest requested the evaluation."""
     return evaluation.reason in quotas.CHARGED_REASONS
+
+
+def evaluation_withdraw(evaluation: Evaluation, *, by_author: bool) -> bool:
+    """Cancel it for its author or for staff. False: it has already ended."""
+    why = "Cancelled by its author." if by_author else "Cancelled by staff."
+    return evaluation_cancel(evaluation, why, by_author=by_author)
 
 
 def is_auditable(evaluation: Evaluation) -> bool:

@@ -155,7 +155,7 @@ def _hold_what_is_judged(mine: QuerySet[Submission]) -> None:
 
 def _cancel(submission: Submission) -> None:
     for evaluation in submission.evaluations.exclude(state__in=FINISHED):
-        evaluation_cancel(evaluation, DELETED)
+        evaluation_cancel(evaluation, DELETED, by_author=True)
 
 
 def _take_away(submissions: list[Submission]) -> list[Evaluation]:

@@ -18,7 +18,6 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from benchmarks import harness, selectors, services
 from benchmarks.catalogue import folders
 from benchmarks.catalogue.devices import kinds_for
-from benchmarks.judgings import moves
 from benchmarks.selectors import WORDS_MAX_CHARS, TaskFilter
 from benchmarks.states import Difficulty
 from benchmarks.submissions.languages import starter_of
@@ -147,7 +146,7 @@ def evaluation_cancel(request: HttpRequest, id: uuid.UUID) -> Any:
     if not owner.is_staff and not services.is_withdrawable(found):
         text = "This evaluation was requested by staff or a contest, not by the author, so only staff can cancel it."
         raise Problem(HTTPStatus.FORBIDDEN, "not-yours", text)
-    if not moves.evaluation_cancel(found, "Cancelled by its author."):
+    if not services.evaluation_withdraw(found, by_author=found.submission.owner_id == owner.pk):
         raise Problem(HTTPStatus.CONFLICT, "already-ended", "The evaluation had already ended.")
     return schemas.evaluation_out(selectors.evaluation_for(request.user, found.code))
 

@@ -206,12 +206,16 @@ def record_report(holding: Holding, report: Report) -> None:
             emit(f"board:{evaluation.device_kind.slug}", "changed")
 
 
-def evaluation_cancel(evaluation: Evaluation, why: str) -> bool:
-    """End it without a verdict; a worker that judges it stops at its next heartbeat. False: it has already ended."""
+def evaluation_cancel(evaluation: Evaluation, why: str, *, by_author: bool = False) -> bool:
+    """End it without a verdict; a worker that judges it stops at its next heartbeat. False: it has already ended.
+
+    What its author cancels counts for the author's quota.
+    """
     with transaction.atomic():
         ended = _move(evaluation.pk, State.CANCELLED, reason_text=why, finished=timezone.now(), claim=None, **_NO_STAGE)
         if ended:
-            quotas.count_cancelled(evaluation)
+            if by_author:
+                quotas.count_cancelled(evaluation)
             _after_end(evaluation)
     return ended
 

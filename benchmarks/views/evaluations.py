@@ -16,7 +16,6 @@ from benchmarks import comments, quotas, selectors, services
 from benchmarks.accounts import limits
 from benchmarks.boards.accuracy import attach_shares
 from benchmarks.forms import CommentForm
-from benchmarks.judgings import moves
 from benchmarks.judgings.advice import next_steps
 from benchmarks.judgings.waiting import waiting_text
 from benchmarks.models import ConfigResult, Evaluation
@@ -59,7 +58,7 @@ def evaluation_stop(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     evaluation = selectors.evaluation_for(request.user, code)
     if not may_cancel(request, evaluation):
         messages.error(request, "Only the author can cancel an evaluation, and only if the author requested it.")
-    elif not moves.evaluation_cancel(evaluation, "Cancelled by its author."):
+    elif not services.evaluation_withdraw(evaluation, by_author=is_by(request, evaluation)):
         messages.warning(request, "The evaluation ended before it could be cancelled.")
     return redirect(evaluation)
 

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import AnonymousUser, User
+from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
 from benchmarks import quotas, services
 from benchmarks.accounts import ownership
 from benchmarks.judgings import moves
-from benchmarks.models import Evaluation, LedgerEntry, Notification, Submission
+from benchmarks.models import Evaluation, LedgerEntry, Notification, SpentPlace, Submission
 from benchmarks.notifications import telling
 from benchmarks.states import EvaluationReason, NotificationKind, Origin, Visibility
 from tests.asking import opened, version_of
@@ -54,7 +56,7 @@ def test_asking_and_cancelling_fills_no_table_without_bound(owner: Any, settings
             else services.judge_in_full(judged, payer)
         )
         assert services.is_withdrawable(asked)
-        moves.evaluation_cancel(asked, "Cancelled by its author.")
+        moves.evaluation_cancel(asked, "Cancelled by its author.", by_author=True)
 
     with pytest.raises(quotas.OverQuota, match="cancelled 5 of your submissions and other evaluations"):
         _times(40, asked_and_cancelled)
@@ -67,7 +69,7 @@ def test_deleting_what_was_cancelled_gives_no_place_back(owner: Any, settings: A
 
     def cancelled_and_deleted(number: int) -> None:
         evaluation = factories.queued(owner=owner, payer=payer, text=f"// {number}\n")
-        moves.evaluation_cancel(evaluation, "Cancelled by its author.")
+        moves.evaluation_cancel(evaluation, "Cancelled by its author.", by_author=True)
         ownership.submission_delete(evaluation.submission)
 
     with pytest.raises(quotas.OverQuota, match="cancelled 5"):
@@ -165,3 +167,12 @@ def test_nobody_fills_the_mailbox_of_who_asked_by_many_answers() -> None:
 
 def _told_of_answers(account: User) -> int:
     return Notification.objects.filter(owner=account, kind=NotificationKind.ANSWER).count()
+
+
+def test_what_staff_cancel_is_not_counted_as_cancelled_by_its_author(as_staff: Client, owner: User) -> None:
+    payer = quotas.payer_of(owner, "")
+    item = factories.queued(owner=owner, payer=payer)
+    as_staff.post(reverse("evaluation-cancel", args=[item.code]))
+    item.refresh_from_db()
+    assert (item.state, item.reason_text) == ("cancelled", "Cancelled by staff.")
+    assert not SpentPlace.objects.filter(payer=payer, cancelled=True).exists()
