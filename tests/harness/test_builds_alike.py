@@ -30,14 +30,6 @@ MARKED = 'asm(".pushsection .rodata\\n.ascii \\"%s\\"\\n.popsection");\n'
 
 
 @pytest.fixture
-def root(tmp_path: Path, paths: Paths, sandbox: None, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "scratch").mkdir()
-    (tmp_path / "cache/builds").mkdir(parents=True)
-    monkeypatch.setattr(Paths, "headers", property(lambda _: paths._made("cache/headers")))
-    return tmp_path
-
-
-@pytest.fixture
 def short_header(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In place of ours, which takes long as a text."""
     (root / "ours").mkdir()
@@ -45,11 +37,11 @@ def short_header(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gxx, "prepare_headers", lambda *_: root / "ours")
 
 
-def built(text: str, root: Path) -> Build:
+def built(text: str, root: Path, language: str = "cpp") -> Build:
     """As on another worker: nothing of an earlier build is left."""
     shutil.rmtree(root / "cache/builds")
     (root / "cache/builds").mkdir()
-    return builds.build(Source(text, "cpp"), RULES, Paths(root))
+    return builds.build(Source(text, language), RULES, Paths(root))
 
 
 # ------------------------------------------------------------------- processes that the machine has killed
@@ -153,6 +145,23 @@ def test_an_error_that_quotes_the_words_is_the_text_s_own(root: Path, way: str) 
     assert all(words in made.log for words in WORDS), made.log
     assert not is_of_the_machine(made)
     assert builds.kept(Source(text, "cpp"), RULES, Paths(root)) is not None
+    assert list((root / "cache/builds").glob("*.doubtful")) == []
+
+
+QUOTES_OF_CUDA = {
+    "a file": QUOTES["a file"],
+    "an assertion": '#line 1 "a\\n{words}"\nstatic_assert(false, "a\\n{words}");\n',
+    "the device": '#ifdef __CUDA_ARCH__\n#line 1 "a\\n{words}"\nint a = "";\n#endif\n',
+}
+
+
+@pytest.mark.parametrize("way", QUOTES_OF_CUDA)
+def test_an_error_of_cuda_that_quotes_the_words_is_the_text_s_own(root: Path, way: str) -> None:
+    words = "g++: fatal error: Killed signal terminated program cc1plus"
+    made = built(QUOTES_OF_CUDA[way].format(words=words) + PLAIN, root, "cuda")
+    assert made.binary is None
+    assert words.rpartition(":")[2] in made.log, made.log
+    assert not is_of_the_machine(made), made.log
     assert list((root / "cache/builds").glob("*.doubtful")) == []
 
 

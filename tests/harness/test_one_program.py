@@ -39,14 +39,6 @@ RULES = default_rules()
 PLAIN = 'extern "C" __attribute__((visibility("default"))) int answer() { return 42; }\n'
 
 
-@pytest.fixture
-def root(tmp_path: Path, paths: Paths, sandbox: None, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "scratch").mkdir()
-    (tmp_path / "cache/builds").mkdir(parents=True)
-    monkeypatch.setattr(Paths, "headers", property(lambda _: paths._made("cache/headers")))
-    return tmp_path
-
-
 def built(text: str, root: Path, language: str = "cpp") -> Build:
     try:
         return builds.build(Source(text, language), RULES, Paths(root))

@@ -26,7 +26,6 @@ from .toolchain import (
     HEADERS,
     LINKING,
     MODULE,
-    TELLING_HOW_TOOLS_END,
     Compilation,
     Workshop,
     digest,
@@ -34,6 +33,7 @@ from .toolchain import (
     headers_fingerprint,
     host_compiler,
     host_compiler_version,
+    how_tools_end,
     includes,
     packages,
 )
@@ -202,8 +202,7 @@ def _compiling(shop: Workshop, tier: str, library: Library) -> tuple[Room, list[
         place = inside(folder, f"precompiled/{secrets.token_hex(16)}")
         headers, use = {folder: place}, ["-include", f"{place}/kbench.h"]
     room = shop.room({**packages(), **library.folders, **headers})
-    told = TELLING_HOW_TOOLS_END if "clang" not in host_compiler_version() else ()
-    return room, [host_compiler(), *told, *use, *_flags(shop.rules), *_includes(tier), *library.compiling]
+    return room, [host_compiler(), *how_tools_end(), *use, *_flags(shop.rules), *_includes(tier), *library.compiling]
 
 
 def _flags(rules: Rules) -> list[str]:

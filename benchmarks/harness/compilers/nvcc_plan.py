@@ -9,11 +9,16 @@ import re
 import shlex
 from dataclasses import dataclass
 
+from .toolchain import how_tools_end
+
 MODULE_ID = "module_id"
 _SETTING = re.compile(r"([A-Z_]+)=(.*)")
 _WANTED = ("PATH", "LD_LIBRARY_PATH", "CICC_PATH")
 _WRITES_ID = "--gen_module_id_file"
 _ID_FILE = re.compile(r'--module_id_file_name "[^"]*"')
+_OWN_TOOLS = ("cudafe++", "cicc", "ptxas", "fatbinary")
+# What a text has a tool print is not the last word, which tells what the machine did to it
+_LAST_WORD = 'last_word() { "$@" || { code=$?; echo "${1##*/} returned $code exit status" >&2; exit $code; }; }'
 _FOR_HOST = re.compile(r'--gen_c_file_name "([^"]+)"')  # what cudafe++ writes
 _FOR_DEVICE = (re.compile(r'--stub_file_name "([^"]+)"'), re.compile(r'--embedded-fatbin="([^"]+)"'))
 
@@ -51,7 +56,16 @@ def plan_of(dryrun: str) -> NvccPlan | None:
     if made is None or None in passed_on:
         return None
     settings = [found for line in lines if (found := _SETTING.match(line)) and found[1] in _WANTED]
-    exports = [f"export {found[1]}={shlex.quote(found[2])}" for found in settings]
+    before = [*(f"export {found[1]}={shlex.quote(found[2])}" for found in settings), _LAST_WORD]
     host[-1] = host[-1].replace(_WRITES_ID, "")
-    for_host, for_device, for_last = ("\n".join([*exports, " &&\n".join(part)]) for part in (host, device, last))
+    scripts = ("\n".join([*before, " &&\n".join(map(_telling, part))]) for part in (host, device, last))
+    for_host, for_device, for_last = scripts
     return NvccPlan(for_host, for_device, for_last, made[1], tuple(found[1] for found in passed_on if found))
+
+
+def _telling(step: str) -> str:
+    """The step with how it ended as its last word: g++ tells of the tools that it starts itself."""
+    tool, _, arguments = step.partition(" ")
+    if any(name in tool for name in _OWN_TOOLS):
+        return f"last_word {step}"
+    return " ".join([tool, shlex.join(how_tools_end()), arguments])

@@ -47,7 +47,7 @@ CONSTANT_MACROS = ("-Wno-builtin-macro-redefined", "-D__TIMESTAMP__=__DATE__", "
 _DAY = "SOURCE_DATE_EPOCH=0"  # what __DATE__ and __TIME__ are made of: one text is compiled to one program on all days
 # For a g++ that reads a text: how each of its tools ended is its own exit code, 128 and the number of a signal that
 # ended the tool, and the last line. In a line of its own a text can say anything, but not the last word.
-TELLING_HOW_TOOLS_END = (
+_TELLING_HOW_TOOLS_END = (
     "-pass-exit-codes",
     "-wrapper",
     'sh,-c,"$@" || { code=$?; echo "${1##*/} returned $code exit status" >&2; exit $code; },sh',
@@ -298,6 +298,11 @@ def host_compiler() -> str:
 def host_compiler_version() -> str:
     shown = subprocess.run([host_compiler(), "--version"], capture_output=True, text=True, check=True)
     return shown.stdout.splitlines()[0]
+
+
+def how_tools_end() -> tuple[str, ...]:
+    """Options of the host's compiler by which its log ends with how its tools did."""
+    return _TELLING_HOW_TOOLS_END if "clang" not in host_compiler_version() else ()
 
 
 @functools.cache
