@@ -14,6 +14,7 @@ from django.db.models import Count, Exists, F, IntegerField, OuterRef, Q, QueryS
 from django.db.models.functions import Coalesce
 from django.http import Http404
 
+from ..boards.confirmations import no_open_gate
 from ..boards.labels import is_ranked
 from ..harness import Verdict
 from ..models import (
@@ -178,7 +179,7 @@ def _leaders(request: KernelRequest) -> Mapping[int, Standing]:
 
 
 def _best_unranked(request: KernelRequest) -> Mapping[int, Evaluation]:
-    rows = answerable(request).filter(ruleset__name=settings.KBENCH_RULESET).that_count()
+    rows = answerable(request).filter(no_open_gate(), ruleset__name=settings.KBENCH_RULESET).that_count()
     first = rows.filter(device_kind=OuterRef("device_kind")).order_by(counted().desc(), "pk").values("pk")[:1]
     return {row.device_kind_id: row for row in rows.filter(pk=Subquery(first)).with_holder()}
 

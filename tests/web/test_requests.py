@@ -11,7 +11,7 @@ from benchmarks.accounts.exports import files_of
 from benchmarks.accounts.ownership import account_delete
 from benchmarks.accounts.tokens import token_create
 from benchmarks.models import Evaluation, KernelRequest, ModerationAction, Task
-from benchmarks.requests import asking, examining
+from benchmarks.requests import asking, examining, lists
 from benchmarks.states import ActionKind, RequestState, TokenScope
 from tests.asking import MODEL, examined, opened, posted, version_of
 from tests.rows import cpu_kind
@@ -334,3 +334,14 @@ def test_the_api_says_when_to_come_back(visitor: Client, owner: Any, monkeypatch
 def test_a_token_for_reading_posts_nothing(visitor: Client, owner: Any) -> None:
     answer = visitor.post("/api/v1/requests", BODY, "application/json", headers=bearer(owner, TokenScope.READ))
     assert (answer.status_code, answer.json()["code"]) == (403, "scope-missing")
+
+
+def test_an_answer_that_a_gate_holds_is_not_the_best_one_of_an_unranked_task() -> None:
+    """Beside a board nobody counts it until staff have looked; on the page of a request it was the best answer."""
+    request = opened(factories.user("asks"), worth_s=1000)
+    Task.objects.filter(pk=request.task_id).update(labels=["small-output"])
+    version = version_of(request)
+    factories.judged(factories.passing(2.0), owner=factories.user("honest"), version=version, text="// honest\n")
+    factories.judged(factories.gated(12.0), owner=factories.user("cheat"), version=version, text="// cheat\n")
+    answers = lists.answers_of(KernelRequest.objects.get(pk=request.pk))
+    assert [round(answer.evaluation.score or 0.0, 1) for answer in answers] == [2.0]
