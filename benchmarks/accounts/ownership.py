@@ -112,7 +112,7 @@ def account_delete(user: User, *, keep_submissions: bool) -> None:
         released = standings.standings_release(user)
         former = uuid.uuid4()  # what was one person's stays that
         for remembered in (Refusal, DeletedScore):
-            remembered.objects.filter(owner=user).update(owner=None, former_owner=former if keep_submissions else None)
+            remembered.objects.filter(owner=user).update(owner=None, former_owner=former)
         mine.update(owner=None, client_token="", former_owner=former)
         standings.standings_restore(released)
         user.delete()
@@ -180,14 +180,12 @@ def _judged(submissions: list[Submission]) -> list[Evaluation]:
 
 def _boards_follow(judged: list[Evaluation]) -> None:
     """The row of each holder once on each board, and once those of others with the same code as one of these."""
-    rows, boards, programs = dict[Any, Evaluation](), dict[Any, Evaluation](), Programs(judged)
+    rows, programs = dict[Any, Evaluation](), Programs(judged)
     for item in judged:
-        board = (item.ruleset_id, item.task_version_id, item.device_kind_id)
-        rows[board, same_code.holder_of(item)] = boards[board] = item
+        rows[item.ruleset_id, item.task_version_id, item.device_kind_id, same_code.holder_of(item)] = item
     for evaluation in rows.values():
         standings.standings_renew(evaluation, programs)
-    for evaluation in boards.values():
-        standings.review_renew(evaluation, programs)
+    standings.review_renew(judged, programs)
     _tell(rows.values())
 
 

@@ -16,7 +16,7 @@ from django.db.models import Q, QuerySet
 from ..harness import BOUND_TRUSTS, read_alike
 from ..models import DeletedScore, Evaluation
 from ..states import AUDITED, BOUNDED, REPLAYED, TIMINGS, EvaluationReason, Moderation, Priority, Visibility
-from .same_code import GONE, gone_of_owner, having, is_of_owner, owner_of
+from .same_code import GONE, having, is_of_owner, of_one_person, owner_of
 from .settled import SameCode, how_known, most, once_for_all_alike, surely
 
 APART = 1.25  # by which they differ for no honest reason: bounded calls of several short kernels also take longer
@@ -139,7 +139,7 @@ def is_for_site(item: Evaluation) -> bool:
 @once_for_all_alike
 def scored_of(evaluation: Evaluation, same_code: SameCode) -> list[Any]:
     """Judgings of the code that have a score, and what is remembered of deleted ones."""
-    names, own = same_code.own_names(evaluation, tokens=True), gone_of_owner(evaluation.submission)
+    names, own = same_code.own_names(evaluation, tokens=True), of_one_person(evaluation.submission)
     like = Q(language__in=(*read_alike(evaluation.submission.language), "")) & having(names, GONE)
     if own is not None:
         like |= own & having(names, {"tokens": "source_key"})
@@ -209,9 +209,9 @@ def _of(rows: list[Any], *trusts: str) -> list[Any]:
 
 
 def _whose(row: Any) -> str:
-    """All without an account are one: they may be, and of an account that was deleted nobody knows which it was."""
-    owner = row.owner_id if isinstance(row, DeletedScore) else row.submission.owner_id
-    return "nobody" if owner is None else f"user:{owner}"
+    """All without an account are one: they may be."""
+    kept = row if isinstance(row, DeletedScore) else row.submission
+    return f"user:{kept.owner_id}" if kept.owner_id else f"former:{kept.former_owner}"
 
 
 def _known_since(of_site: list[Any], row: Any) -> list[Any]:

@@ -22,7 +22,7 @@ from .contradictions import (
     scored_of,
     without_refuted,
 )
-from .same_code import GONE, gone_of_owner, having, is_of_owner, names_of
+from .same_code import GONE, having, is_of_owner, names_of, of_one_person, whose
 from .settled import Programs, SameCode, how_known, is_passed_audit, most, once_for_all_alike, was_public
 
 QUESTIONS_MAX = 8  # that a review names
@@ -77,7 +77,7 @@ def _invalidated(evaluation: Evaluation, same_code: SameCode) -> str:
     for action in _last_decisions(evaluation, same_code):
         if action.submission_id not in gone:
             continue
-        is_mine = mine.owner_id is not None and gone[action.submission_id].owner_id == mine.owner_id
+        is_mine = whose(gone[action.submission_id]) == whose(mine)
         is_settled = confirmed is not None and confirmed > action.created
         is_known = not is_mine and _had_public_score(mine, action.created)
         if action.kind == ActionKind.INVALIDATE and not is_settled and not is_known:
@@ -130,7 +130,7 @@ def _remembered(evaluation: Evaluation, same_code: SameCode) -> str:
 @once_for_all_alike
 def _refusals_of_deleted(evaluation: Evaluation, same_code: SameCode) -> list[Refusal]:
     """Of the code on the board, and those of staff on all boards of the task."""
-    own, names = gone_of_owner(evaluation.submission), same_code.own_names(evaluation, tokens=True)
+    own, names = of_one_person(evaluation.submission), same_code.own_names(evaluation, tokens=True)
     like = Q(language__in=read_alike(evaluation.submission.language)) & having(names, GONE)
     if own is not None:
         like |= own & having(names, {"tokens": "source_key"})
@@ -150,8 +150,8 @@ def _is_doubtful(item: Evaluation, programs: Programs) -> bool:
 
 def _has_open_gate(row: Any, same_code: SameCode) -> bool:
     """Whether nobody who could see how fast it was has settled it."""
-    if isinstance(row, DeletedScore):
-        return row.gated
+    if isinstance(row, DeletedScore) or not row.gated:
+        return bool(row.gated)
     return not same_code.was_seen(row) and bool(same_code.open_gates(row))
 
 
@@ -160,6 +160,8 @@ def _without_gates(evaluation: Evaluation, scored: list[Any], same_code: SameCod
 
     Of what its owner has deleted with an open gate, which nobody can look at any more, only what is low counts.
     """
+    if not any(_has_open_gate(row, same_code) for row in scored):
+        return scored
     own = {id(row) for row in scored if answers_for(evaluation, row)}
     known = [
         row for row in scored if (isinstance(row, Evaluation) and id(row) in own) or not _has_open_gate(row, same_code)

@@ -26,16 +26,19 @@ GONE = {"text": "source_sha256", "object": "object_key"}  # of what is remembere
 def holder_of(evaluation: Evaluation) -> str:
     """Who a row of the board belongs to; see Standing."""
     submission = evaluation.submission
-    if submission.owner_id is None:
-        human = submission.method.kind == MethodKind.HUMAN
-        return owner_of(evaluation) if human else f"method:{submission.method.slug}"
     by_hand = submission.method.kind == MethodKind.HUMAN
+    if submission.owner_id is None:
+        whose = f"former:{submission.former_owner}" if submission.former_owner else f"text:{submission.blob_id}"
+        return whose if by_hand else f"method:{submission.method.slug}"
     return f"user:{submission.owner_id}" + ("" if by_hand else f"/{submission.method.slug}")
 
 
 def owner_of(evaluation: Evaluation) -> str:
+    return whose(evaluation.submission)
+
+
+def whose(submission: Submission) -> str:
     """One person with several methods is one, also when the account is deleted. What never had one is its own."""
-    submission = evaluation.submission
     if submission.owner_id is not None:
         return f"user:{submission.owner_id}"
     return f"former:{submission.former_owner}" if submission.former_owner else f"submission:{submission.code}"
@@ -119,8 +122,8 @@ class Judgings:
         return found
 
 
-def gone_of_owner(submission: Submission) -> Q | None:
-    """What is remembered of deleted judgings of its owner, also where the account is gone. None if it had none."""
+def of_one_person(submission: Submission) -> Q | None:
+    """Submissions of its owner, or what is remembered of deleted ones, also of an account that has gone."""
     if submission.owner_id is not None:
         return Q(owner=submission.owner_id)
     return Q(former_owner=submission.former_owner) if submission.former_owner else None
@@ -149,16 +152,16 @@ def own_names_of_many(judgings: list[Evaluation], board: QuerySet[Evaluation]) -
     """The names of many of a board at once, with tokens, by their keys. Of what has no owner there are its own."""
     mine = Q(submission__owner__in={item.submission.owner_id for item in judgings} - {None})
     mine |= Q(submission__former_owner__in={item.submission.former_owner for item in judgings} - {None})
-    names, before = set[Name]().union(*(names_of(item, tokens=True) for item in judgings)), set[Name]()
+    new, names, rows = set[Name]().union(*(names_of(item, tokens=True) for item in judgings)), set[Name](), set[Any]()
+    while new:
+        names |= new
+        known = board.filter(having(new, _COLUMNS), mine).order_by()
+        rows.update(found := set(known.values_list(*_OWNERS, *_COLUMNS.values()).distinct()))
+        new = set[Name]().union(*(_named(keys) for _, _, *keys in found)) - names
     own = defaultdict[Any, list[set[Name]]](list)
-    while names != before:
-        before = names
-        known = board.filter(having(names, _COLUMNS), mine).order_by()
-        own.clear()
-        for owner, gone, *keys in known.values_list(*_OWNERS, *_COLUMNS.values()).distinct():
-            own[owner or gone].append(_named(keys))
-        names = names.union(*(its for rows in own.values() for its in rows))
-    groups = {owner: _groups(rows) for owner, rows in own.items()}
+    for owner, gone, *keys in rows:
+        own[owner or gone].append(_named(keys))
+    groups = {owner: _groups(its) for owner, its in own.items()}
     whose = {item.pk: item.submission.owner_id or item.submission.former_owner for item in judgings}
     return {item.pk: _connected(names_of(item, tokens=True), groups.get(whose[item.pk], {})) for item in judgings}
 

@@ -30,7 +30,7 @@ from django.db.models import (
     When,
     Window,
 )
-from django.db.models.functions import Cast, Concat, Exp, Ln, Power
+from django.db.models.functions import Cast, Coalesce, Concat, Exp, Ln, Power
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 
@@ -56,7 +56,7 @@ from .contradictions import APART, is_contested
 from .labels import is_ranked
 from .orders import BY_RANK, in_order
 from .reviews import pooled_judgings, review_reason
-from .same_code import own_names_of_many
+from .same_code import own_names_of_many, owner_of
 from .settled import Programs, SameCode
 from .tradeoffs import mean_energy
 
@@ -205,29 +205,47 @@ def _records(key: BoardKey) -> list[Evaluation]:
         return []
     doubted: set[int] = set()
     sound: set[int] = set()  # of these it has been asked in an earlier round
-    for _ in range(ROUNDS_MAX):
+    for number in range(ROUNDS_MAX):
         records = _best_so_far(key, doubted)
-        found = _in_question(key, [record for record in records if record.pk not in sound])
-        if not found:
-            break
+        asked = {record.pk: record for record in records if record.pk not in sound}
+        if number:  # in case that many stand in front of each other
+            asked |= {item.pk: item for item in _highest(key, doubted, sound, 2 ** min(number, 10))}
+        found = _in_question(key, [*asked.values()])
         doubted |= found
-        sound |= {record.pk for record in records}
+        sound |= asked.keys()
+        if found.isdisjoint(record.submission_id for record in records):
+            break
     return _without_repeats([record for record in records if record.submission_id not in doubted])
 
 
 def _best_so_far(key: BoardKey, doubted: set[int]) -> list[Evaluation]:
+    counts, sound = _counts(key), _sound(key, doubted)
+    earlier = Window(Max(counts), order_by=[F("finished"), F("pk")], frame=RowRange(start=None, end=-1))
+    found = sound.annotate(counts=counts, earlier=earlier)
+    records = found.filter(Q(earlier=None) | Q(counts__gt=F("earlier")))
+    latest = list(records.order_by("-finished", "-pk").values_list("pk", flat=True)[:RECORDS_MAX])
+    return list(Evaluation.objects.with_holder().filter(pk__in=latest).order_by("finished", "pk"))
+
+
+def _highest(key: BoardKey, doubted: set[int], known: set[int], most: int) -> list[Evaluation]:
+    """What counts most of those that nothing is known of yet."""
+    best = _sound(key, doubted).exclude(pk__in=known).order_by(_counts(key).desc(), "finished", "pk")
+    return list(Evaluation.objects.with_holder().filter(pk__in=list(best.values_list("pk", flat=True)[:most])))
+
+
+def _counts(key: BoardKey) -> Any:
+    return F("score") if key.device.device_class == CPU else counted()  # on a processor an index holds it
+
+
+def _sound(key: BoardKey, doubted: set[int]) -> Any:
+    """What may be a record, but for those in question."""
     sound = Evaluation.objects.scored_on(key).filter(no_open_gate()).exclude(submission__in=doubted)
     if key.device.device_class != CPU:
         sound = sound.annotate(**{f"own_{name}": _owned(column) for name, (column, _) in _KEYS.items()})
         sound = sound.exclude(_is_timed_again(key))
     for taken_off in (Submission.objects.moderated(), Submission.objects.not_public()):  # short: an index holds them
         sound = sound.exclude(submission__in=taken_off.order_by().values("pk"))
-    counts: Any = F("score") if key.device.device_class == CPU else counted()  # on a processor an index holds it
-    earlier = Window(Max(counts), order_by=[F("finished"), F("pk")], frame=RowRange(start=None, end=-1))
-    found = sound.annotate(counts=counts, earlier=earlier)
-    records = found.filter(Q(earlier=None) | Q(counts__gt=F("earlier")))
-    latest = list(records.order_by("-finished", "-pk").values_list("pk", flat=True)[:RECORDS_MAX])
-    return list(Evaluation.objects.with_holder().filter(pk__in=latest).order_by("finished", "pk"))
+    return sound
 
 
 def _is_timed_again(key: BoardKey) -> Q:
@@ -252,8 +270,10 @@ def _is_timed_again(key: BoardKey) -> Q:
 
 def _owned(column: str, owner: str = "submission__owner") -> Any:
     """A key and whose it is, as one value; empty if one is not known. Lists of these can be searched by hash."""
-    parts = (Cast(F(owner), TextField()), Value(" "), Cast(F(column), TextField()))
-    is_known = ~Q(**{column: ""}) & Q(**{f"{owner}__isnull": False})
+    gone = f"{owner.removesuffix('owner')}former_owner"
+    person = Coalesce(Cast(F(owner), TextField()), Cast(F(gone), TextField()))
+    parts = (person, Value(" "), Cast(F(column), TextField()))
+    is_known = ~Q(**{column: ""}) & (Q(**{f"{owner}__isnull": False}) | Q(**{f"{gone}__isnull": False}))
     known = When(is_known, then=Concat(*parts, output_field=TextField()))
     return Case(known, default=Value(""), output_field=TextField())
 
@@ -307,9 +327,7 @@ def _questioned_with(record: Evaluation, same_code: SameCode) -> set[int]:
     counting = [*pooled_judgings(record, same_code), record]
     if not review_reason(record, same_code) and not is_contested(same_code, counting, APART):
         return set()
-    owner = record.submission.owner_id
-    judgings = same_code.judgings if owner is not None else []
-    own = {item.submission_id for item in judgings if item.submission.owner_id == owner}
+    own = {item.submission_id for item in same_code.judgings if owner_of(item) == owner_of(record)}
     return own | {record.submission_id}
 
 

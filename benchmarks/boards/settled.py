@@ -6,7 +6,7 @@ Does NOT say what the questions are (`reviews.py`, `contradictions.py`).
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -151,6 +151,13 @@ class Programs:
         if self._place(evaluation) not in self._known:
             self._keep(JudgedProgram(evaluation), [evaluation])
         return self._known[self._place(evaluation)]
+
+    def of_all(self, evaluations: Sequence[Evaluation]) -> list[JudgedProgram]:
+        """The programs of judgings on one board. Those that are not known yet are read together."""
+        unknown = [item for item in evaluations if self._place(item) not in self._known]
+        if unknown:
+            self._keep(JudgedProgram(*unknown), unknown)
+        return list({id(known): known for known in map(self.of, evaluations)}.values())
 
     def same_code(self, evaluation: Evaluation) -> SameCode:
         return self.of(evaluation).same_code(evaluation)

@@ -7,7 +7,7 @@ Does NOT decide which judgings are pooled or reviewed (`reviews.py`).
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from django.conf import settings
@@ -27,10 +27,11 @@ from .contradictions import is_contested, is_for_site
 from .labels import is_ranked
 from .ranking import Entry, rank
 from .reviews import AUDITS, pooled_estimate, pooled_judgings, review_reason
-from .same_code import holder_of
+from .same_code import Name, holder_of
 from .settled import JudgedProgram, Programs, SameCode, ended, how_known
 
-RENEWED_FROM = 50  # of a holder's programs, best first, when its row is written anew
+READ_TOGETHER = 50  # programs of a holder, best first, until one of them is not in question
+READ_MAX = 500
 ASKED_MAX = 20  # submissions of one code, best known first, among which one that is not in question is looked for
 AUDITED_PLACES = 3  # of a board, whose entries must not rest on a bound alone
 
@@ -57,7 +58,7 @@ def standings_update(evaluation: Evaluation) -> bool:
     if Verdict(evaluation.verdict).ours:
         return False
     hold_boards(evaluation)
-    touched = _renew_program(evaluation, Programs())
+    touched = _renew_programs([evaluation], Programs())
     if touched:
         _rank_board(evaluation)
     return touched
@@ -84,35 +85,55 @@ def board_renew(accepted: Sequence[Evaluation]) -> None:
 
 def _write_holder(evaluation: Evaluation, programs: Programs) -> None:
     """The best row that any of its programs gives its holder, whatever stood there before."""
-    holder = holder_of(evaluation)
+    holder, row = holder_of(evaluation), None
     _board_of(evaluation).filter(holder=holder).delete()
-    if not _has_board(evaluation):
-        return
-    known = {id(program): program for program in map(programs.of, _best_of_programs(_accepted_of_holder(evaluation)))}
-    rows = (_row_of_program(_shown(program).get(holder, []), program) for program in known.values())
-    row = min(filter(None, rows), key=_place, default=None)
+    for best in _best_of_programs(evaluation) if _has_board(evaluation) else ():
+        found = (_row_of_program(_shown(program).get(holder, []), program) for program in programs.of_all(best))
+        row = min(filter(None, (row, *found)), key=_place, default=None)
+        if row is not None and not row.under_review:
+            break
     if row is not None:
         row.save()
 
 
-def review_renew(evaluation: Evaluation, programs: Programs | None = None) -> None:
-    """Renew all rows of the board with the code of this evaluation, after its review was closed or reopened."""
-    hold_boards(evaluation)
-    _renew_program(evaluation, programs or Programs())
-    _rank_board(evaluation)
+def review_renew(judged: Iterable[Evaluation], programs: Programs | None = None) -> None:
+    """Renew all rows with the code of one of these on its board: a review was closed or reopened, or they have gone."""
+    boards = defaultdict[Any, list[Evaluation]](list)
+    for item in judged:
+        boards[item.ruleset_id, item.task_version_id, item.device_kind_id].append(item)
+    for items in boards.values():
+        hold_boards(items[0])
+        _renew_programs(items, programs or Programs())
+        _rank_board(items[0])
 
 
-def _renew_program(evaluation: Evaluation, programs: Programs) -> bool:
-    """Write anew the rows of everybody who has this code, if they are other ones now. Whether there are any.
+def _renew_programs(judged: list[Evaluation], programs: Programs) -> bool:
+    """Write anew the rows on a board of everybody who has code of these, if they are other ones. Whether there are any.
 
     A holder has the best row that any of its programs gives it, so rows do not depend on what was judged or decided
-    first.
+    first. Whose judgings share no name with these or with their owners' has rows that cannot have changed.
     """
-    program = programs.of(evaluation)
-    keys, shown = {item.pk for item in program.judgings}, _shown(program) if _has_board(evaluation) else {}
-    stands, is_touched = _rows_of(evaluation, Q(evaluation__in=keys) | Q(holder__in=shown)), False
-    for holder in {*stands, *shown}:
+    found = [_renew_program(judged, program, programs) for program in programs.of_all(judged)]
+    return any(found)
+
+
+def _renew_program(judged: list[Evaluation], program: JudgedProgram, programs: Programs) -> bool:
+    about = frozenset[Name]().union(*(program.own_names(item, tokens=True) for item in judged))
+
+    def is_about(item: Evaluation) -> bool:
+        return not about.isdisjoint(program.own_names(item, tokens=True))
+
+    keys, shown = {item.pk for item in program.judgings}, dict[str, list[Evaluation]]()
+    if _has_board(judged[0]):
+        shown = {holder: items for holder, items in _shown(program).items() if any(map(is_about, items))}
+    stands = _rows_of(judged[0], Q(evaluation__in=keys) | Q(holder__in=shown))
+    concerned = {holder for holder, row in stands.items() if holder in shown or is_about(row.evaluation)}
+    is_touched = False
+    for holder in {*concerned, *shown}:
         before, row = stands.get(holder), _row_of_program(shown.get(holder, []), program)
+        if before and holder != holder_of(before.evaluation):  # a process of before an upgrade has written it
+            before.delete()
+            continue
         is_of_it = before is not None and before.evaluation_id in keys
         if before and is_of_it and (row is None or (_place(row) > _place(before) and _has_another(row))):
             _write_holder(before.evaluation, programs)
@@ -143,11 +164,21 @@ def _row_of_program(shown: list[Evaluation], program: JudgedProgram) -> Standing
 
 
 def _row_of_code(shown: list[Evaluation], same_code: SameCode) -> Standing:
-    """With the newest of those whose times are known best, unless it is in question and another submission is not."""
+    """With the newest of those whose times are known best, unless it is in question and another submission is not.
+
+    Of a text that several have submitted without an account the first submission stands: a copy may have another title.
+    """
     newest, reasons = dict[int, Evaluation](), dict[Evaluation, str]()
-    for _, item in sorted(enumerate(shown), key=lambda place: (*_distrust(place[1]), -place[0])):
+    is_of_nobody = not (shown[0].submission.owner_id or shown[0].submission.former_owner)
+
+    def place(numbered: tuple[int, Evaluation]) -> tuple[int, ...]:
+        number, item = numbered
+        return (*_distrust(item), item.submission_id if is_of_nobody else 0, -number)
+
+    for _, item in sorted(enumerate(shown), key=place):
         newest.setdefault(item.submission_id, item)
-    for item in list(newest.values())[:ASKED_MAX]:
+    oldest = min(newest.values(), key=lambda item: item.submission_id)  # which staff may have seen when they decided
+    for item in (*list(newest.values())[:ASKED_MAX], oldest):
         reasons[item] = review_reason(item, same_code)
         if not reasons[item]:
             break
@@ -192,11 +223,9 @@ def _distrust(evaluation: Evaluation) -> tuple[int, int]:
 
 
 def _has_another(row: Standing) -> bool:
-    """Whether more may count of another text that its holder has shown on the board."""
-    evaluation = row.evaluation
-    others = _accepted_of_holder(evaluation).exclude(submission__blob=evaluation.submission.blob_id)
-    counts = 0.0 if row.under_review else what_counts(row.score, row.score_lo, evaluation.timing_trust)
-    return others.filter(score_hi__gt=counts).exists()
+    """Whether its holder has shown another text on the board, of which more may count by now."""
+    others = _accepted_of_holder(row.evaluation).exclude(submission__blob=row.evaluation.submission.blob_id)
+    return others.exists()
 
 
 def hold_boards(evaluation: Evaluation) -> None:
@@ -235,23 +264,20 @@ def standings_release(owner: Any) -> list[Evaluation]:
 
 def standings_restore(evaluations: Iterable[Evaluation]) -> None:
     """Write the rows of their codes again, each under the holder that its submission has now."""
-    programs = Programs()
     rows = Evaluation.objects.filter(pk__in=[item.pk for item in evaluations]).select_related("submission__method")
-    for evaluation in rows:
-        hold_boards(evaluation)
-        _renew_program(evaluation, programs)
-        _rank_board(evaluation)
+    review_renew(rows)
 
 
-def _best_of_programs(accepted: QuerySet[Evaluation]) -> list[Evaluation]:
-    """The best judging of each of the first RENEWED_FROM programs."""
-    found = dict[str, int]()
+def _best_of_programs(evaluation: Evaluation) -> Iterator[list[Evaluation]]:
+    """The best judging of each program that its holder may show, READ_TOGETHER at a time, the best programs first."""
+    accepted, found = _accepted_of_holder(evaluation), dict[str, int]()
     for pk, text, tokens in accepted.values_list("pk", "submission__blob", "submission__source_key").iterator():
         found.setdefault(tokens or text, pk)
-        if len(found) == RENEWED_FROM:
-            break
-    rows = accepted.select_related("submission__method").defer("report", "error_internal").in_bulk([*found.values()])
-    return [rows[pk] for pk in found.values()]
+    rows = accepted.select_related("submission__method").defer("report", "error_internal")
+    keys = list(found.values())[:READ_MAX]
+    for start in range(0, len(keys), READ_TOGETHER):
+        together = rows.in_bulk(keys[start : start + READ_TOGETHER])
+        yield list(together.values())
 
 
 def _accepted_of_holder(evaluation: Evaluation) -> QuerySet[Evaluation]:
@@ -260,7 +286,8 @@ def _accepted_of_holder(evaluation: Evaluation) -> QuerySet[Evaluation]:
     same: dict[str, Any] = {"owner": submission.owner_id, "method": submission.method_id}
     if submission.owner_id is None and submission.method.kind == MethodKind.HUMAN:
         gone = submission.former_owner
-        same = {"former_owner": gone, "method": submission.method_id} if gone else {"code": submission.code}
+        whose = {"former_owner": gone} if gone else {"former_owner": None, "blob": submission.blob_id}
+        same = {"owner": None, "method": submission.method_id, **whose}
     return (
         Evaluation.objects.full()
         .filter(

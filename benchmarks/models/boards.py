@@ -19,7 +19,8 @@ class Standing(models.Model):
     """One row of a leaderboard. Written by `boards/standings.py` alone.
 
     `holder` is who the row belongs to: `user:ID` (with `/METHOD` unless made by hand), `method:SLUG` for what kbench
-    ships, `submission:CODE` for somebody without an account. `rank` is None while the entry is under review.
+    ships, `former:ID` for what an account has left, `text:SHA256` for what was submitted without an account. `rank` is
+    None while the entry is under review.
     """
 
     ruleset = models.ForeignKey(RuleSet, on_delete=models.PROTECT, related_name="standings")

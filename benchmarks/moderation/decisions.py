@@ -16,6 +16,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from benchmarks.boards import confirmations, standings
+from benchmarks.boards.same_code import of_one_person
 from benchmarks.boards.settled import Programs
 from benchmarks.judgings.moves import evaluation_cancel
 from benchmarks.services import Refused
@@ -130,10 +131,8 @@ def standings_follow(submission: Submission, about: Sequence[Evaluation] = ()) -
     programs = Programs([*judged, *about])
     for evaluation in boards.values():
         standings.standings_renew(evaluation, programs)
-    boards |= {(item.ruleset_id, item.task_version_id, item.device_kind_id): item for item in about}
-    for evaluation in boards.values():
-        standings.review_renew(evaluation, programs)
-    for device in sorted({item.device_kind.slug for item in boards.values()}):
+    standings.review_renew([*judged, *about], programs)
+    for device in sorted({item.device_kind.slug for item in (*judged, *about)}):
         emit(f"board:{device}", "changed")
 
 
@@ -142,8 +141,10 @@ def _judgings_about(submission: Submission) -> list[Evaluation]:
     confirmed = confirmations.of(submission).values_list("object_key", flat=True)
     own_keys = submission.evaluations.exclude(verdict="").values_list("object_key", flat=True)
     alike = Q(submission__blob=submission.blob_id) | Q(object_key__in={*confirmed, *own_keys} - {""})
-    if submission.owner_id is not None and submission.source_key:
-        alike |= Q(submission__source_key=submission.source_key, submission__owner=submission.owner_id)
+    own = of_one_person(submission)
+    if own is not None and submission.source_key:
+        same = Submission.objects.filter(own, source_key=submission.source_key)
+        alike |= Q(submission__in=same.order_by().values("pk"))
     return _with_boards(Evaluation.objects.filter(alike, task_version__task=submission.task_version.task_id))
 
 

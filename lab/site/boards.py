@@ -37,7 +37,7 @@ def fill(ruleset: RuleSet) -> None:
 def _holder(evaluation: Evaluation) -> str:
     submission = evaluation.submission
     if submission.owner_id is None:
-        return f"submission:{submission.code}"
+        return f"text:{submission.blob_id}"
     return f"user:{submission.owner_id}/{submission.method_id}"
 
 

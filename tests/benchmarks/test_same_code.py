@@ -169,7 +169,7 @@ def test_a_confirmation_says_nothing_of_what_its_code_has_in_common_with_a_text_
     compiled(judged(owner=bob, text="// by day\n" + CODE, verdict="TAMPERING", visibility=Visibility.PRIVATE), "x")
     assert Standing.objects.get(holder=f"user:{bob.pk}").under_review
     confirmations.confirm(honest.submission)
-    standings.review_renew(honest)
+    standings.review_renew([honest])
     assert Standing.objects.get(holder=f"user:{bob.pk}").under_review
 
 

@@ -235,7 +235,7 @@ def many_entries(count: int) -> None:
     Standing.objects.bulk_create(
         Standing(
             **shared,
-            holder=f"submission:{evaluation.submission.code}",
+            holder=f"method:{evaluation.submission.code}",
             evaluation=evaluation,
             rank=place + 1,
             verified_at=evaluation.finished,

@@ -70,7 +70,7 @@ def test_a_row_that_stays_as_it_is_is_not_written() -> None:
     for name in range(8):
         last = enter(f"holder{name}", replayed(2.0), SAME)
     with CaptureQueriesContext(connection) as queries:
-        standings.review_renew(last)
+        standings.review_renew([last])
     assert not [query["sql"] for query in queries if query["sql"].startswith('UPDATE "benchmarks_standing"')]
 
 

@@ -24,7 +24,7 @@ from .test_connected import compiled, private, wrong
 from .test_timing_revisions import SAME, by, earlier
 
 SEEDS, STEPS = range(6), 30
-LANGUAGES = ("cuda", "cuda", "triton", "python")  # the last two read a text alike
+LANGUAGES = ("cuda", "cuda", "triton", "helion", "python")  # triton and helion read a text alike
 DECISIONS = (ActionKind.CONFIRM, ActionKind.CONFIRM, ActionKind.REOPEN, ActionKind.INVALIDATE, ActionKind.RESTORE)
 REASONS = (*(EvaluationReason.INITIAL,) * 8, EvaluationReason.REJUDGE, EvaluationReason.AUDIT, EvaluationReason.QUICK)
 
@@ -168,10 +168,10 @@ def test_rows_do_not_depend_on_what_happened_first(seed: int) -> None:
 
 def test_a_row_does_not_depend_on_the_order_of_judgings_in_two_languages() -> None:
     ann, text = factories.user("ann"), "import triton\n"
-    refused = {"text": text, "language": "python", "visibility": Visibility.PRIVATE}
+    refused = {"text": text, "language": "helion", "visibility": Visibility.PRIVATE}
     factories.judged_on_gpu(wrong(), owner=factories.user("cy"), **refused)
     factories.judged_on_gpu(earlier(replayed(2.2)), owner=ann, text=text, language="triton")
-    factories.judged_on_gpu(replayed(2.2), owner=ann, text=text, language="python")
+    factories.judged_on_gpu(replayed(2.2), owner=ann, text=text, language="helion")
     before = rows()
     assert before == written_anew([factories.gpu_kind()])
 
@@ -193,5 +193,15 @@ def test_a_clean_submission_of_a_text_stands_beside_one_that_is_in_question(staf
     assert not by("olga").under_review
     enter("olga", replayed(2.1), SAME)
     assert (by("olga").under_review, by("olga").evaluation) == (False, seen)
+    before = rows()
+    assert before == written_anew([factories.gpu_kind()])
+
+
+def test_a_row_does_not_depend_on_when_its_better_program_was_judged() -> None:
+    """Most of what the other program counts rests on a private judging, of which `_has_another` knows nothing."""
+    private("olga", replayed(1.85), "int q;")
+    enter("olga", replayed(1.50), "int q;")
+    enter("olga", replayed(1.80), "int p;")
+    enter("olga", replayed(1.46), "int p;")
     before = rows()
     assert before == written_anew([factories.gpu_kind()])

@@ -299,9 +299,8 @@ def test_the_high_score_of_an_account_that_was_deleted_raises_no_row(*, kept: bo
 
 
 def test_the_site_judges_itself_what_several_people_have_judged_far_apart(visitor: Client) -> None:
-    """Here nobody has an account, so that each of them has an owner of its own."""
-    for score in (9.0, 1.2):
-        factories.judged_on_gpu(on(replayed(score), "2.11"), text=SAME)
+    for name, score in (("olga", 9.0), ("bob", 1.2)):
+        enter(name, on(replayed(score), "2.11"), SAME)
     high, low = Standing.objects.order_by("rank", "-score")
     assert [(round(row.score, 1), row.is_contested) for row in (high, low)] == [(3.3, True), (1.2, False)]
     page = visitor.get(reverse("leaderboard", args=[*factories.TASK, factories.gpu_kind().slug])).content.decode()

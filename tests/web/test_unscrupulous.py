@@ -136,7 +136,7 @@ def test_submitting_and_cancelling_fills_no_table_without_bound(owner: Any, sett
     payer = quotas.payer_of(owner, "")
     for number in range(20):
         evaluation = factories.queued(owner=owner, payer=payer, text=f"// {number}\n{factories.SOURCE}")
-        moves.evaluation_cancel(evaluation, "by its author")
+        moves.evaluation_cancel(evaluation, "by its author", by_author=True)
     with pytest.raises(quotas.OverQuota, match="cancelled 20 of your submissions"):
         factories.queued(owner=owner, payer=payer, text="// one more\n")
 
@@ -325,7 +325,7 @@ def test_what_is_settled_of_one_text_is_worked_out_once_for_all_its_holders(monk
     for name in range(8):
         last = enter(f"holder{name}", replayed(2.0), SAME)
     monkeypatch.setattr(settled, "SameCode", Counted)
-    standings.review_renew(last)
+    standings.review_renew([last])
     assert len(made) == 1
     assert Standing.objects.count() == 8
 
