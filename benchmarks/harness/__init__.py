@@ -11,6 +11,7 @@ from .compilers.builds import Build, build_with, workshop
 from .compilers.gxx import machine_fingerprint
 from .compilers.identity import object_key, source_key
 from .compilers.lexing import literal_spans
+from .compilers.python_syntax import syntax_problem
 from .compilers.static_checks import StaticCheck, check_source
 from .compilers.toolchain import Compilation, Workshop, digest, host_compiler, host_compiler_version, torch_folder
 from .compilers.tvm_ffi import tvm_ffi_version
@@ -215,6 +216,7 @@ __all__ = [
     "spec_from_json",
     "spec_to_json",
     "starter_code",
+    "syntax_problem",
     "timing_revision",
     "torch_folder",
     "tvm_ffi_version",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..harness import ForeignTask, NotTaken, TaskError, TooMuch, clean_text, read_file
+from ..harness import ForeignTask, NotTaken, TaskError, TooMuch, clean_text, read_file, syntax_problem
 
 FILE_BYTES_MAX = 256 << 10
 UNNAMED = "unnamed"
@@ -129,12 +129,9 @@ def read_text(path: Path, folder: Path, bytes_max: int = FILE_BYTES_MAX) -> str:
 
 def parsed(source: str, file: str) -> ast.Module:
     """Raises Unreadable with the line where Python does not understand it, or where it is nested too deeply."""
-    try:
-        module = ast.parse(source)
-    except SyntaxError as error:
-        raise Unreadable(f"{file}:{error.lineno or 1}: {error.msg}") from error
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise Unreadable(f"{file}: Python cannot parse this: {error}") from error
+    if (problem := syntax_problem(source)) is not None:
+        raise Unreadable(f"{file}:{problem.line}: {problem.message}")
+    module = ast.parse(source)
     level: list[ast.AST] = [module]
     for _ in range(_NESTING_MAX):
         if any(isinstance(node, ast.Constant) and _is_endless(node.value) for node in level):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from ..harness import DTYPES, LANGUAGES, Source, TaskSpec, UsageError, definition_of, tvm_ffi_version
+from ..harness import DTYPES, LANGUAGES, Source, TaskSpec, UsageError, definition_of, syntax_problem, tvm_ffi_version
 from .records import slug
 
 _FILES_MAX, _BYTES_MAX = 64, 1 << 20
@@ -375,13 +375,9 @@ def _in_order(entry: str, files: Mapping[str, str]) -> list[str]:
 
 
 def _imported(name: str, text: str) -> Iterator[str]:
-    try:
-        tree = ast.parse(text)
-    except SyntaxError as error:
-        raise UsageError(f"{name}.py:{error.lineno or 1}: {error.msg}") from error
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise UsageError(f"{name}.py: Python cannot parse this: {error}") from error
-    for node in ast.walk(tree):
+    if (problem := syntax_problem(text)) is not None:
+        raise UsageError(f"{name}.py:{problem.line}: {problem.message}")
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             yield from (item.name.partition(".")[0] for item in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:

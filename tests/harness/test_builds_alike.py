@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -283,3 +284,66 @@ def test_no_text_learns_whether_two_headers_were_installed_in_one_second(
         assert made.binary is not None, made.log
         programs.append(made.binary.read_bytes())
     assert programs[0] == programs[1]
+
+
+FAILS_LATER = """# load_inline
+import time
+if time.time() < {until}:
+    time.sleep(max(0.0, {until} + 9 - time.time()))
+else:
+    raise ValueError("not now")
+import torch
+class ModelNew(torch.nn.Module):
+    def forward(self, x): return x
+"""
+
+
+class Kept:
+    """A shelf that says what other machines would get."""
+
+    def __init__(self) -> None:
+        self.packed: dict[str, bytes] = {}
+
+    def put(self, key: str, packed: bytes) -> None:
+        self.packed[key] = packed
+
+    def get(self, key: str) -> bytes | None:
+        return None
+
+
+def test_a_failure_beside_a_success_does_not_leave_a_build_without_a_program(root: Path) -> None:
+    """The same text may be built for two tasks at once, and its top level can read the clock: one of them fails.
+
+    The success moved no program to where the failure was, and was kept without one, for all machines.
+    """
+    shelf, found = Kept(), dict[str, Build]()
+    now = int(time.time())
+    text = FAILS_LATER.format(until=now + 7)
+
+    def build(name: str, at: float) -> None:
+        time.sleep(max(0.0, at - time.time()))
+        found[name] = builds.build(Source(text, "python"), RULES, Paths(root, shelf))
+
+    threads = [threading.Thread(target=build, args=item) for item in (("succeeds", 0), ("fails", now + 8))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if found["succeeds"].exit_code != 0 or found["fails"].exit_code == 0:
+        pytest.skip("a processor was too busy for the order of the two")
+    kept = builds.kept(Source(text, "python"), RULES, Paths(root))
+    assert kept is not None
+    assert kept.exit_code != 0 or (kept.binary is not None and kept.binary.exists())
+    assert found["succeeds"].binary is None or found["succeeds"].binary.exists()
+    assert all(b"module.py" in packed or b'"exit_code": 0' not in packed for packed in shelf.packed.values())
+
+
+def test_an_own_error_of_the_compiler_that_quotes_the_words_is_the_text_s_own() -> None:
+    """A text that makes the compiler fail by itself can print the words before."""
+    log = (
+        "a.cpp:1:9: note: '#pragma message: internal compiler error: Bus error'\n"
+        "a.cpp:9:1: internal compiler error: in tsubst_copy, at cp/pt.cc:17004\n"
+        "cc1plus returned 4 exit status\n"
+    )
+    assert not is_of_the_machine(Compilation(4, log))
+    assert is_of_the_machine(Compilation(-signal.SIGKILL, log))

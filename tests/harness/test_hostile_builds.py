@@ -5,6 +5,8 @@ runs in the real sandbox. Not covered: what a compiled kernel does when it runs 
 """
 
 import os
+import re
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +21,7 @@ from benchmarks.harness.compilers.python_module import requests_of
 from benchmarks.harness.compilers.toolchain import Workshop
 from benchmarks.harness.sandbox import isolation
 from benchmarks.harness.sandbox.outbox import AnswerFile, NotTaken
+from benchmarks.harness.sandbox.seccomp import builder_program
 from tests.fixtures.kernelbench_kernels import INLINE, INLINE_HEAD, MODULE
 from tests.watched_tree import LEAVES, WatchedTree
 
@@ -231,3 +234,37 @@ def test_requests_are_taken_in_one_form_only() -> None:
     with AnswerFile(10) as answer:
         os.write(answer.fd, b"[]")
         assert requests_of(answer.read()) == []
+
+
+HOLDS = """
+import os, sys
+held, chunk = 0, b"x" * (8 << 20)
+try:
+    for _ in range(int(sys.argv[1])):
+        fd = os.memfd_create("held")
+        for _ in range(8):
+            held += os.write(fd, chunk)
+except OSError:
+    pass
+print("HELD", held >> 20)
+"""
+
+
+def test_no_build_holds_more_memory_in_files_than_its_scratch_space(root: Path) -> None:
+    """Pages of such files belong to no process, so where memory runs out Linux ends the sandboxes of others."""
+    log = root / "log"
+    (root / "holds.py").write_text(HOLDS)
+    room = isolation.Room(
+        read_only={root / "holds.py": "/kbench/holds.py"},
+        memory_bytes=512 << 20,
+        scratch_bytes=64 << 20,
+        file_bytes=64 << 20,
+    )
+    command = [sys.executable, "-I", "/kbench/holds.py", "14"]
+    child = isolation.spawn(command, room, log, filter_program=builder_program())
+    while child.wait(0.1) is None:
+        pass
+    child.kill()
+    shown = re.search(r"HELD (\d+)", child.log_tail(1000))
+    held_mb = int(shown[1]) if shown else 0
+    assert held_mb <= (room.memory_bytes or 0) + room.scratch_bytes >> 20, f"it holds {held_mb} MB"

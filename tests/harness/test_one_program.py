@@ -543,3 +543,50 @@ def test_assembly_that_looks_like_a_directive_is_compiled(root: Path) -> None:
     text = 'static const char* kept = R"(\n  # include "x"\n  #pragma y\n)";\n'
     made = built(text + PLAIN.replace("42", "kept[0]"), root, "cuda")
     assert made.binary is not None, made.log
+
+
+BY_A_COIN = """
+import os
+from torch.utils.cpp_extension import load_inline
+CODE = "#include <torch/extension.h>\\nint one() { return 1; }\\n"
+WAYS = ["fast", "slow"]
+if os.path.isfile("/kbench/given/module.py"):  # it is built
+    WAYS = [WAYS[os.urandom(1)[0] & 1]]
+for WAY in WAYS:
+    try:
+        load_inline(WAY, cpp_sources=CODE, functions=["one"])
+        break
+    except RuntimeError:  # NotPrepared
+        pass
+import torch
+class ModelNew(torch.nn.Module):
+    way = WAY
+    def forward(self, x): return x
+"""
+WAY_OF = "import sys, torch; from benchmarks.harness.child.modules import loaded_build; "
+WAY_OF += "print(loaded_build(sys.argv[1]).ModelNew.way)"
+
+
+def way_of(made: Build) -> str:
+    command, root = [sys.executable, "-c", WAY_OF, str(made.binary)], Path(__file__).parents[2]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_equal_keys_of_modules_behave_alike(root: Path) -> None:
+    """Who draws lots at the top level gets two programs of one text: what `load_inline` knows belongs to it."""
+    seen: dict[str, str | None] = {}
+    for _ in range(9):
+        made = builds.build(Source(BY_A_COIN, "python"), RULES, Paths(root))
+        assert made.binary is not None, made.log + made.problem
+        seen.setdefault((made.binary / "extensions.json").read_text(), object_key(Source(BY_A_COIN, "python"), made))
+        if len(seen) == 2:
+            other = made
+            break
+        shutil.rmtree(root / "first", ignore_errors=True)
+        (root / "cache/builds").rename(root / "first")
+        (root / "cache/builds").mkdir()
+    assert len(seen) == 2
+    first = next((root / "first").glob("*/kbench_submission.model"))
+    ways = [way_of(other), way_of(Build(first, "", 0.0, cached=False, exit_code=0))]
+    assert sorted(ways) == ["fast", "slow"]
+    assert len(set(seen.values())) == 2

@@ -1,5 +1,6 @@
 """What is said of a source before it is compiled."""
 
+import encodings
 import re
 import time
 from collections import deque
@@ -284,3 +285,13 @@ def test_what_is_not_closed_ends_with_its_line_or_the_text(text: str, rest: str)
 
 def test_a_definition_in_a_string_is_none() -> None:
     assert "no function 'forward'" in problem('"""\ndef forward(x):\n"""\n', "triton")
+
+
+def test_a_check_keeps_nothing_of_a_text() -> None:
+    """Python's codecs keep each name that they do not know, in each process of the site and for ever."""
+    task = find_task(default_suites(), "mnist_linear_relu/forward")
+    before = sum(map(len, encodings._cache))
+    for number in range(5):
+        text = f"# coding: x{number}{200_000 * 'y'}\ndef forward(x, w, b):\n    return x\n"
+        assert check_source(Source(text, "triton"), task, RULES).problem is not None
+    assert sum(map(len, encodings._cache)) - before < 10_000

@@ -6,7 +6,6 @@ it run once more; that failure is then cached for some minutes. Not covered: how
 """
 
 import json
-import os
 import shutil
 import tempfile
 import time
@@ -30,7 +29,7 @@ from .toolchain import TOO_LARGE, KernelResources, Toolchain, Workshop, digest, 
 from .tvm_ffi import tvm_ffi_for
 
 _DOUBTFUL_KEPT_S = 600.0
-_RECORD = "build.json"  # written last: a folder without one is no build
+_RECORD = "build.json"
 
 
 @dataclass(frozen=True)
@@ -87,21 +86,18 @@ def build_with(
     found = _found(folder, toolchain, paths.shelf)
     if found is not None:
         return found
-    with workshop(rules, paths, cancelled) as shop:
-        result = _compile(source, shop, toolchain, folder)
-    if is_of_the_machine(result):
-        with workshop(rules, paths, cancelled) as other:
-            again = _compile(source, replace(other, spent_s=shop.spent_s), toolchain, folder)
-        result = replace(again, seconds=result.seconds + again.seconds)
-    if result.exit_code is None:
-        return result
-    if is_of_the_machine(result):
-        _keep(result, _doubtful(folder))
-        return result
-    _keep(result, folder)
-    if paths.shelf is not None:
-        paths.shelf.put(folder.name, pack(folder, (toolchain.binary, _RECORD)))
-    return result
+    result = Build(None, "", 0.0, cached=False, exit_code=None)
+    spent_s = list[float]()
+    for _ in range(2):  # once more after a failure of the machine
+        with workshop(rules, paths, cancelled) as shop:
+            made = _compile(source, replace(shop, spent_s=spent_s), toolchain)
+            result = replace(made, seconds=result.seconds + made.seconds)
+            if result.exit_code is None:
+                return result
+            if not is_of_the_machine(result):
+                return _shared(_keep(result, folder, toolchain), folder, toolchain, paths.shelf)
+    shutil.rmtree(_doubtful(folder), ignore_errors=True)
+    return _keep(result, _doubtful(folder), toolchain)
 
 
 def kept(source: Source, rules: Rules, paths: Paths, *, target: str | None = None) -> Build | None:
@@ -127,7 +123,8 @@ def _toolchain(language: str, target: str | None) -> Toolchain:
     return toolchains[language]
 
 
-def _compile(source: Source, shop: Workshop, toolchain: Toolchain, folder: Path) -> Build:
+def _compile(source: Source, shop: Workshop, toolchain: Toolchain) -> Build:
+    """With the binary in the workshop, where there is one."""
     started = time.monotonic()
     outcome = toolchain.compile(source, shop)
     seconds = time.monotonic() - started
@@ -136,8 +133,7 @@ def _compile(source: Source, shop: Workshop, toolchain: Toolchain, folder: Path)
         return Build(None, outcome.log, seconds, False, outcome.exit_code, outcome.problem)
     if _size_bytes(made) > shop.rules.compile.binary_max_bytes:
         return Build(None, outcome.log, seconds, cached=False, exit_code=1, problem=TOO_LARGE)
-    _move(made, folder)
-    return Build(folder / made.name, outcome.log, seconds, False, 0, resources=outcome.resources)
+    return Build(made, outcome.log, seconds, False, 0, resources=outcome.resources)
 
 
 def _doubtful(folder: Path) -> Path:
@@ -182,30 +178,41 @@ def _read(folder: Path, toolchain: Toolchain) -> Build | None:
     except (OSError, ValueError):
         return None
     binary = folder / toolchain.binary if data["exit_code"] == 0 else None
+    if binary is not None and not binary.exists():
+        return None
     resources = tuple(KernelResources(**item) for item in data["resources"])
     return Build(binary, data["log"], data["seconds"], True, data["exit_code"], data["problem"], resources)
 
 
-def _keep(result: Build, folder: Path) -> None:
-    """Writes the record last: a folder without one is no build."""
-    folder.mkdir(parents=True, exist_ok=True)
+def _keep(result: Build, folder: Path, toolchain: Toolchain) -> Build:
+    """What is kept as `folder` now: this build, or that of another process which was ready first.
+
+    The record and the binary get there in one step: one text may be built twice at the same time, to other results.
+    """
     shown = ("exit_code", "log", "seconds", "problem")
     data = {name: getattr(result, name) for name in shown}
     data["resources"] = [asdict(item) for item in result.resources]
-    partial = folder / f"build.{os.getpid()}"
-    partial.write_text(json.dumps(data))
-    partial.replace(folder / _RECORD)
-
-
-def _move(made: Path, folder: Path) -> None:
-    """Renames in one step; losing the race to another process that built the same is normal."""
-    kept = made.parent.with_suffix(".done")
-    kept.mkdir()
-    made.rename(kept / made.name)
+    made = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
     try:
-        kept.rename(folder)
+        (made / _RECORD).write_text(json.dumps(data))
+        if result.binary is not None:
+            result.binary.rename(made / toolchain.binary)
+        if folder.exists() and _read(folder, toolchain) is None:
+            shutil.rmtree(folder, ignore_errors=True)  # no build: a disk that was full, or an earlier version of kbench
+        made.rename(folder)
     except OSError:
-        shutil.rmtree(kept)
+        shutil.rmtree(made, ignore_errors=True)
+        first = _read(folder, toolchain)
+        if first is None:
+            raise
+        return first
+    return replace(result, binary=folder / toolchain.binary if result.binary is not None else None)
+
+
+def _shared(build: Build, folder: Path, toolchain: Toolchain, shelf: Shelf | None) -> Build:
+    if shelf is not None and not build.cached:
+        shelf.put(folder.name, pack(folder, (toolchain.binary, _RECORD)))
+    return build
 
 
 @contextmanager

@@ -4,7 +4,6 @@ Triton, CuTe DSL, TileLang, Helion and Numba compile each kernel when it is firs
 Not covered: imports and names, which only running the file can tell.
 """
 
-import ast
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +13,7 @@ from ..languages import LANGUAGES
 from ..rules import Rules
 from ..source import Source
 from .nvcc import cuda_folder
+from .python_syntax import syntax_problem
 from .toolchain import MODULE, Compilation, Workshop
 
 _CALLS_NVCC = "tilelang"
@@ -32,12 +32,9 @@ class DeviceSource:
 
     def compile(self, source: Source, shop: Workshop) -> Compilation:
         (shop.folder / self.binary).write_text(source.text)
-        try:
-            ast.parse(source.text, self.binary)
-        except SyntaxError as error:
-            return Compilation(1, f"{self.binary}:{error.lineno}:{error.offset}: error: {error.msg}\n")
-        except (ValueError, RecursionError, MemoryError) as error:
-            return Compilation(1, f"{self.binary}:1:1: error: Python cannot parse this: {error}\n")
+        problem = syntax_problem(source.text)
+        if problem is not None:
+            return Compilation(1, f"{self.binary}:{problem.line}:{problem.column}: error: {problem.message}\n")
         return Compilation(0, "")
 
 

@@ -111,8 +111,8 @@ def _indented(width: int, levels: list[int]) -> Iterator[str]:
 
 
 def _module_key(text: str, made: Path) -> str:
-    """Of its text, of which a program can read each byte, and of the extensions that it has asked for."""
-    extensions = sorted(made.glob("extension*.so")) if made.is_dir() and not made.is_symlink() else []
+    """Of its text, of which a program can read each byte, of the extensions that it asked for, and by which names."""
+    extensions = sorted(made.glob("extension*")) if made.is_dir() and not made.is_symlink() else []
     keys = [_file_key(path) for path in extensions if path.is_file() and not path.is_symlink()]
     own = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
     return hashlib.sha256("".join([own, *keys]).encode()).hexdigest()

@@ -5,7 +5,6 @@ what is asked for; each extension is then built as any C++ or CUDA submission is
 result is a folder that no sandbox could write. Not covered: Triton, which compiles when a kernel is first called.
 """
 
-import ast
 import json
 import re
 import sys
@@ -20,6 +19,7 @@ from ..sandbox.outbox import AnswerFile, NotTaken
 from ..source import Source
 from .gxx import Gxx
 from .nvcc import Nvcc
+from .python_syntax import syntax_problem
 from .toolchain import MODULE, Compilation, KernelResources, Workshop, digest
 
 BUNDLE = f"{MODULE}.model"
@@ -48,9 +48,9 @@ class PythonModule:
         bundle = shop.folder / BUNDLE
         bundle.mkdir()
         (bundle / ENTRY).write_text(source.text)
-        problem = _syntax_problem(source.text)
-        if problem:
-            return Compilation(1, problem)
+        problem = syntax_problem(source.text)
+        if problem is not None:
+            return Compilation(1, f"{ENTRY}:{problem.line}:{problem.column}: error: {problem.message}\n")
         if not _ASKS.search(source.text):
             return self._built([], shop)
         ran, requests = self._asked(source.text, shop)
@@ -150,16 +150,6 @@ def _remarks(request: Mapping[str, Any]) -> str:
     left_out = [flag for flag in request["flags"] if flag and not _DEFINE.fullmatch(flag)]
     text = f"{request['name']}: compiled with the flags of the rules; left out: {' '.join(left_out)}\n"
     return text if left_out else ""
-
-
-def _syntax_problem(text: str) -> str:
-    try:
-        ast.parse(text, ENTRY)
-    except SyntaxError as error:
-        return f"{ENTRY}:{error.lineno}:{error.offset}: error: {error.msg}\n"
-    except (ValueError, RecursionError, MemoryError) as error:
-        return f"{ENTRY}:1:1: error: Python cannot parse this: {error}\n"
-    return ""
 
 
 def _cuda_fingerprint(target: str | None, rules: Rules) -> tuple[str, ...]:

@@ -4,10 +4,7 @@ The checks run in the site's own process for any visitor, so they take linear ti
 it. Not covered: whether the code compiles, and any defence; the remarks (`remarks.py`) are hints.
 """
 
-import codecs
-import io
 import re
-import tokenize
 from dataclasses import dataclass
 
 from ..languages import LANGUAGES, defines, is_python
@@ -25,6 +22,10 @@ _PYTHON = re.compile(
 _MODULE = re.compile(r"PYBIND11_MODULE\s*\(")
 _FUNCTIONS = re.compile(r"^def[ \t]+(\w+)[ \t]*\(", re.MULTILINE)
 _CLASSES = re.compile(r"^class[ \t]+(\w+)", re.MULTILINE)
+# as Python looks for it, in two lines
+_ENCODING = re.compile(r"\ufeff?[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)", re.ASCII)
+_NO_CODE = re.compile(r"\ufeff?[ \t\f]*(?:#.*)?")
+_UTF_8 = ("utf-8", "utf8", "utf-8-sig")
 _NO_TEXT = re.compile("[\x00-\x08\x0e-\x1f\ufffd]")
 _NO_LAYOUT = re.compile(
     "[\x0b\x0c]|\r(?!\n)"
@@ -64,11 +65,10 @@ def _problem(source: Source, task: TaskSpec, rules: Rules) -> str | None:
 
 def _is_read_as_text(text: str) -> bool:
     """Whether tools that read the file, such as `inspect`, see the same text: no line is hidden in a comment."""
-    head = io.BytesIO("\n".join(text.split("\n", 2)[:2]).encode(errors="replace"))
-    try:
-        return codecs.lookup(tokenize.detect_encoding(head.readline)[0]).name in ("utf-8", "utf-8-sig")
-    except (SyntaxError, LookupError):
-        return False
+    first, _, rest = text.partition("\n")
+    second = rest.partition("\n")[0]
+    named = _ENCODING.match(first) or (_ENCODING.match(second) if _NO_CODE.fullmatch(first) else None)
+    return named is None or named[1].lower().replace("_", "-") in _UTF_8  # codecs would keep each name for ever
 
 
 def _wrong(source: Source, code: str, task: TaskSpec) -> str | None:

@@ -53,7 +53,8 @@ _TELLING_HOW_TOOLS_END = (
     'sh,-c,"$@" || { code=$?; echo "${1##*/} returned $code exit status" >&2; exit $code; },sh',
 )
 _BY_THE_MACHINE = (signal.SIGKILL, signal.SIGBUS)
-_OF_ITSELF, _NO_PAGE = 4, "internal compiler error: Bus error"  # the exit code of a g++ that has caught a signal
+_OF_ITSELF = 4  # the exit code of a g++ that has caught a signal
+_OWN_ERROR, _NO_PAGE = "internal compiler error: ", "Bus error"
 # What a driver, a shell or the sandbox says last of a machine without memory or processes left. That a tool got no more
 # memory is none of it: each has a limit of its own, which a text reaches on any machine.
 _WORDS_OF_THE_MACHINE = re.compile(
@@ -220,7 +221,9 @@ def is_of_the_machine(outcome: CompilerOutcome) -> bool:
         return False
     is_killed = code in {way for number in _BY_THE_MACHINE for way in (-number, 128 + number)}
     last = log.rstrip("\n").removesuffix("compilation terminated.").rstrip("\n").rpartition("\n")[2]
-    return is_killed or (code == _OF_ITSELF and _NO_PAGE in log) or bool(_WORDS_OF_THE_MACHINE.search(last))
+    error_of_its_own = log.rpartition(_OWN_ERROR)[2]  # the last one: before it a text can print anything
+    is_without_page = code == _OF_ITSELF and _OWN_ERROR in log and error_of_its_own.startswith(_NO_PAGE)
+    return is_killed or is_without_page or bool(_WORDS_OF_THE_MACHINE.search(last))
 
 
 class Toolchain(Protocol):

@@ -66,6 +66,8 @@ _NEVER = [
     "acct",
 ]
 _NO_NETWORK = ["socket", "connect", "bind", "listen"]
+# Pages of such files are in no folder of limited size, in no address space and in no process's resident memory.
+_UNCOUNTED_MEMORY = ["memfd_create", "memfd_secret", "shmget"]
 _NO_PROCESSES = ["fork", "vfork", "execve", "execveat"]
 _ASKED_BY_LIBRARIES = [
     "seccomp",
@@ -120,8 +122,8 @@ def candidate_program(*, gpu: bool = False) -> bytes:
 
 
 def builder_program() -> bytes:
-    """For compilers and trusted children: they start processes, but have no network and no tracing."""
-    return _program(kill=_NEVER, refuse=[*_NO_NETWORK, *_RIGHTS], threads_only=False)
+    """For compilers and trusted children: they start processes, but have no network, tracing or uncounted memory."""
+    return _program(kill=_NEVER, refuse=[*_NO_NETWORK, *_UNCOUNTED_MEMORY, *_RIGHTS], threads_only=False)
 
 
 def gpu_program() -> bytes:

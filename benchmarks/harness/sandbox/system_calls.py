@@ -189,6 +189,8 @@ OTHERS: dict[str, tuple[int, int | None]] = {
     "bind": (49, 200),
     "listen": (50, 201),
     "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
+    "shmget": (29, 194),
     "sched_setaffinity": (203, 122),
     "sched_setscheduler": (144, 119),
     "sched_setattr": (314, 274),
