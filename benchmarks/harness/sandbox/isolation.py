@@ -38,6 +38,7 @@ _ROOT_LINKS = ("bin", "sbin", "lib", "lib64")
 _SHARED_FILES = ("/etc/alternatives",)
 _LIBRARIES = "/etc/ld.so.cache"  # libraries are found without it, as long as they lie where the system has its own
 _LOCAL = "/usr/local"
+_NOT_FOR_COMPILERS = ("/usr/share", "/usr/src", "/usr/games")  # packages that differ between workers have files there
 _PROCESSORS = "/sys/devices/system/cpu"
 # An Arm compiler's -march=native reads it, and it always says the same; on x86-64 it has the clock rate of the moment
 _NATIVE = ("/proc/cpuinfo",) if platform.machine() == "aarch64" else ()
@@ -351,8 +352,9 @@ def _bubblewrap(room: Room) -> list[str]:
     command += _system(room) if room.system else _read_only(_NATIVE)
     command += ["--ro-bind", "/usr", "/usr", *_root_links()]
     command += _read_only((*_SHARED_FILES, _LIBRARIES) if room.system else _SHARED_FILES)
-    if not room.system and not _compiler_is_local():
-        command += ["--size", "4096", "--tmpfs", _LOCAL, "--remount-ro", _LOCAL]
+    hidden = [*filter(os.path.isdir, _NOT_FOR_COMPILERS), *([] if _compiler_is_local() else [_LOCAL])]
+    for folder in [] if room.system else hidden:
+        command += ["--size", "4096", "--tmpfs", folder, "--remount-ro", folder]
     for prefix in _python_prefixes() if room.python else ():
         command += ["--ro-bind", prefix, prefix]
     for source, target in room.read_only.items():
