@@ -118,20 +118,3 @@ def test_only_definitions_are_taken_from_flags_and_the_rest_is_listed() -> None:
 
 def test_an_extension_without_functions_brings_a_binding_of_its_own() -> None:
     assert "PYBIND11_MODULE" not in extension_source({**REQUEST, "functions": {}})
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("def f(:\n", "module.py:1:7: error: "),
-        ("x = 1\ny = (\n", "module.py:2:5: error: "),
-        ("(" * 5000, "module.py:1:"),
-        ("-" * 200_000 + "1", "error: "),
-        ("x = 1\n", ""),
-    ],
-    ids=["a form", "a line", "nesting", "signs", "none"],
-)
-def test_what_python_cannot_parse_is_an_error_with_a_line(text: str, words: str) -> None:
-    problem = python_module._syntax_problem(text)
-    assert problem.startswith("module.py:") is bool(words)
-    assert words in problem

@@ -107,3 +107,12 @@ def test_a_machine_that_ends_the_process_is_no_problem_of_the_text(monkeypatch: 
     monkeypatch.setattr(python_syntax, "_CHECK", "import os; os.kill(os.getpid(), 9)")
     with pytest.raises(SupervisorError, match="was killed"):
         syntax_problem(10_000 * "x = 1\n")
+
+
+@pytest.mark.parametrize(
+    "text", ["(" * 5000, "-" * 8000 + "1", "-" * 200_000 + "1"], ids=["nesting", "signs", "many signs"]
+)
+def test_what_is_nested_too_deeply_is_a_problem(text: str) -> None:
+    found = syntax_problem(text)
+    assert found is not None
+    assert (found.line, bool(found.message)) == (1, True)
