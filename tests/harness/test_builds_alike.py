@@ -10,14 +10,14 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from benchmarks.harness import Paths, Source, default_rules
+from benchmarks.harness import Paths, Rules, Source, default_rules
 from benchmarks.harness.compilers import builds, gxx, toolchain, tvm_ffi
 from benchmarks.harness.compilers.builds import Build
 from benchmarks.harness.compilers.gxx import Gxx
@@ -286,56 +286,50 @@ def test_no_text_learns_whether_two_headers_were_installed_in_one_second(
     assert programs[0] == programs[1]
 
 
-FAILS_LATER = """# load_inline
-import time
-if time.time() < {until}:
-    time.sleep(max(0.0, {until} + 9 - time.time()))
-else:
-    raise ValueError("not now")
-import torch
-class ModelNew(torch.nn.Module):
-    def forward(self, x): return x
-"""
-
-
 class Kept:
     """A shelf that says what other machines would get."""
 
     def __init__(self) -> None:
-        self.packed: dict[str, bytes] = {}
+        self.packed: list[bytes] = []
 
     def put(self, key: str, packed: bytes) -> None:
-        self.packed[key] = packed
+        self.packed.append(packed)
 
     def get(self, key: str) -> bytes | None:
         return None
 
 
-def test_a_failure_beside_a_success_does_not_leave_a_build_without_a_program(root: Path) -> None:
+class Together:
+    """A toolchain whose builds of one text all end when the last one has been reached, each in its own way."""
+
+    binary = "program.so"
+
+    def __init__(self, *exit_codes: int) -> None:
+        self._left, self._reached = list(exit_codes), threading.Barrier(len(exit_codes))
+
+    def fingerprint(self, rules: Rules) -> tuple[str, ...]:
+        return ("together",)
+
+    def compile(self, source: Source, shop: Workshop) -> Compilation:
+        code = self._left.pop()
+        (shop.folder / self.binary).write_text("PROGRAM")
+        self._reached.wait(60)
+        return Compilation(code, f"ended with {code}")
+
+
+def test_of_builds_at_the_same_time_one_is_kept_as_a_whole(root: Path) -> None:
     """The same text may be built for two tasks at once, and its top level can read the clock: one of them fails.
 
     The success moved no program to where the failure was, and was kept without one, for all machines.
     """
-    shelf, found = Kept(), dict[str, Build]()
-    now = int(time.time())
-    text = FAILS_LATER.format(until=now + 7)
-
-    def build(name: str, at: float) -> None:
-        time.sleep(max(0.0, at - time.time()))
-        found[name] = builds.build(Source(text, "python"), RULES, Paths(root, shelf))
-
-    threads = [threading.Thread(target=build, args=item) for item in (("succeeds", 0), ("fails", now + 8))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if found["succeeds"].exit_code != 0 or found["fails"].exit_code == 0:
-        pytest.skip("a processor was too busy for the order of the two")
-    kept = builds.kept(Source(text, "python"), RULES, Paths(root))
-    assert kept is not None
-    assert kept.exit_code != 0 or (kept.binary is not None and kept.binary.exists())
-    assert found["succeeds"].binary is None or found["succeeds"].binary.exists()
-    assert all(b"module.py" in packed or b'"exit_code": 0' not in packed for packed in shelf.packed.values())
+    shelf, source, codes = Kept(), Source("int one;", "cpp"), (0, 1, 0, 1, 0, 1)
+    together, paths = Together(*codes), Paths(root, shelf)
+    with ThreadPoolExecutor(len(codes)) as pool:
+        found = list(pool.map(lambda _: builds.build_with(together, source, RULES, paths), codes))
+    [code] = {item.exit_code for item in found}
+    assert all((item.binary is not None and item.binary.read_text() == "PROGRAM") is (code == 0) for item in found)
+    assert len(shelf.packed) == 1
+    assert (b"PROGRAM" in shelf.packed[0]) is (code == 0)
 
 
 def test_an_own_error_of_the_compiler_that_quotes_the_words_is_the_text_s_own() -> None:
