@@ -209,9 +209,11 @@ def _of(rows: list[Any], *trusts: str) -> list[Any]:
 
 
 def _whose(row: Any) -> str:
-    """All without an account are one: they may be."""
-    kept = row if isinstance(row, DeletedScore) else row.submission
-    return f"user:{kept.owner_id}" if kept.owner_id else f"former:{kept.former_owner}"
+    """All that never had an account are one: they may be."""
+    about = row if isinstance(row, DeletedScore) else row.submission
+    if about.owner_id is not None:
+        return f"user:{about.owner_id}"
+    return f"former:{about.former_owner}" if about.former_owner else "nobody"
 
 
 def _known_since(of_site: list[Any], row: Any) -> list[Any]:

@@ -28,8 +28,8 @@ def holder_of(evaluation: Evaluation) -> str:
     submission = evaluation.submission
     by_hand = submission.method.kind == MethodKind.HUMAN
     if submission.owner_id is None:
-        whose = f"former:{submission.former_owner}" if submission.former_owner else f"text:{submission.blob_id}"
-        return whose if by_hand else f"method:{submission.method.slug}"
+        left = f"former:{submission.former_owner}" if submission.former_owner else f"text:{submission.blob_id}"
+        return left if by_hand else f"method:{submission.method.slug}"
     return f"user:{submission.owner_id}" + ("" if by_hand else f"/{submission.method.slug}")
 
 
@@ -123,7 +123,7 @@ class Judgings:
 
 
 def of_one_person(submission: Submission) -> Q | None:
-    """Submissions of its owner, or what is remembered of deleted ones, also of an account that has gone."""
+    """Its owner's submissions, or what is remembered of deleted ones, also if the account has gone; None: nobody's."""
     if submission.owner_id is not None:
         return Q(owner=submission.owner_id)
     return Q(former_owner=submission.former_owner) if submission.former_owner else None

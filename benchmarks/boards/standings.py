@@ -31,7 +31,7 @@ from .same_code import Name, holder_of
 from .settled import JudgedProgram, Programs, SameCode, ended, how_known
 
 READ_TOGETHER = 50  # programs of a holder, best first, until one of them is not in question
-READ_MAX = 500
+READ_MAX = 500  # of them in all
 ASKED_MAX = 20  # submissions of one code, best known first, among which one that is not in question is looked for
 AUDITED_PLACES = 3  # of a board, whose entries must not rest on a bound alone
 
@@ -286,8 +286,8 @@ def _accepted_of_holder(evaluation: Evaluation) -> QuerySet[Evaluation]:
     same: dict[str, Any] = {"owner": submission.owner_id, "method": submission.method_id}
     if submission.owner_id is None and submission.method.kind == MethodKind.HUMAN:
         gone = submission.former_owner
-        whose = {"former_owner": gone} if gone else {"former_owner": None, "blob": submission.blob_id}
-        same = {"owner": None, "method": submission.method_id, **whose}
+        left = {"former_owner": gone} if gone else {"former_owner": None, "blob": submission.blob_id}
+        same = {"owner": None, "method": submission.method_id, **left}
     return (
         Evaluation.objects.full()
         .filter(
