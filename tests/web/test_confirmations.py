@@ -11,6 +11,7 @@ from django.core.management import call_command
 from django.db import connection
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from benchmarks import services
 from benchmarks.accounts import ownership
@@ -186,8 +187,9 @@ def test_the_migration_keeps_what_was_confirmed() -> None:
     enter("other", replayed(3.0))
     call_command("migrate", "benchmarks", "0046", verbosity=0)
     with connection.cursor() as cursor:
+        now = connection.ops.adapt_datetimefield_value(timezone.now())  # the database's own has whole seconds
         cursor.execute(
-            "UPDATE benchmarks_submission SET confirmed_at = CURRENT_TIMESTAMP WHERE id = %s", [confirmed.submission_id]
+            "UPDATE benchmarks_submission SET confirmed_at = %s WHERE id = %s", [now, confirmed.submission_id]
         )
     call_command("migrate", "benchmarks", verbosity=0)
     row = Confirmation.objects.get()
