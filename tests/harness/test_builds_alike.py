@@ -286,7 +286,7 @@ def test_no_text_learns_whether_two_headers_were_installed_in_one_second(
     assert programs[0] == programs[1]
 
 
-class Kept:
+class Packed:
     """A shelf that says what other machines would get."""
 
     def __init__(self) -> None:
@@ -322,7 +322,7 @@ def test_of_builds_at_the_same_time_one_is_kept_as_a_whole(root: Path) -> None:
 
     The success moved no program to where the failure was, and was kept without one, for all machines.
     """
-    shelf, source, codes = Kept(), Source("int one;", "cpp"), (0, 1, 0, 1, 0, 1)
+    shelf, source, codes = Packed(), Source("int one;", "cpp"), (0, 1, 0, 1, 0, 1)
     together, paths = Together(*codes), Paths(root, shelf)
     with ThreadPoolExecutor(len(codes)) as pool:
         found = list(pool.map(lambda _: builds.build_with(together, source, RULES, paths), codes))

@@ -104,7 +104,7 @@ def test_what_python_parses_has_no_problem(size: int) -> None:
 
 
 def test_a_machine_that_ends_the_process_is_no_problem_of_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(python_syntax, "_CHECK", "import os; os.kill(os.getpid(), 9)")
+    monkeypatch.setattr(python_syntax, "_LIMITED", "import os; os.kill(os.getpid(), 9)")
     with pytest.raises(SupervisorError, match="was killed"):
         syntax_problem(10_000 * "x = 1\n")
 

@@ -6,33 +6,40 @@ a stranger's text asks here first. Not covered: what the text means.
 """
 
 import ast
+import inspect
 import json
 import signal
 import subprocess
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import SupervisorError
 
 _SHORT_BYTES = 8 << 10  # a text of this size takes 20 MB and a few milliseconds at worst
 _SECONDS, _MEMORY_BYTES = 1, 512 << 20
 _WAIT_S = 120.0  # on a machine that has no time
-_MESSAGE_MAX = 500
-_CHECK = f"""
+
+
+def _asked(text: str) -> list[Any] | None:
+    """Line, column and message of what is wrong. Its source also runs in the process with limits."""
+    try:
+        ast.parse(text)
+    except SyntaxError as error:
+        return [error.lineno or 1, error.offset or 1, error.msg]
+    except (ValueError, RecursionError, MemoryError) as error:
+        return [1, 1, f"Python cannot parse this: {error}"]
+    return None
+
+
+_LIMITED = f"""
 import ast, json, resource, sys
+from typing import Any
+{inspect.getsource(_asked)}
 resource.setrlimit(resource.RLIMIT_AS, ({_MEMORY_BYTES}, {_MEMORY_BYTES}))
 resource.setrlimit(resource.RLIMIT_CPU, ({_SECONDS}, {_SECONDS} + 1))
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-text = sys.stdin.buffer.read().decode("utf-8", "surrogatepass")
-try:
-    ast.parse(text)
-except SyntaxError as error:
-    found = [error.lineno or 1, error.offset or 1, error.msg[:{_MESSAGE_MAX}]]
-except (ValueError, RecursionError, MemoryError) as error:
-    found = [1, 1, ("Python cannot parse this: " + str(error))[:{_MESSAGE_MAX}]]
-else:
-    found = None
-print(json.dumps(found))
+print(json.dumps(_asked(sys.stdin.buffer.read().decode("utf-8", "surrogatepass"))))
 """
 
 
@@ -48,9 +55,12 @@ class SyntaxProblem:
 def syntax_problem(text: str) -> SyntaxProblem | None:
     """None if Python parses it, with little memory and in a short time. Raises SupervisorError if the machine fails."""
     data = text.encode("utf-8", "surrogatepass")
-    if len(data) <= _SHORT_BYTES:
-        return _problem_here(text)
-    command = [sys.executable, "-I", "-S", "-c", _CHECK]
+    found = _asked(text) if len(data) <= _SHORT_BYTES else _asked_with_limits(data)
+    return None if found is None else SyntaxProblem(*found)
+
+
+def _asked_with_limits(data: bytes) -> list[Any] | None:
+    command = [sys.executable, "-I", "-S", "-c", _LIMITED]
     try:
         done = subprocess.run(command, input=data, capture_output=True, timeout=_WAIT_S, check=False)
     except subprocess.TimeoutExpired as error:
@@ -58,17 +68,7 @@ def syntax_problem(text: str) -> SyntaxProblem | None:
     if done.returncode == -signal.SIGKILL:
         raise SupervisorError("the process that parses a text was killed")
     try:
-        found = json.loads(done.stdout)
+        found: list[Any] | None = json.loads(done.stdout)
     except ValueError:
-        return SyntaxProblem(1, 1, f"parsing this takes more than {_SECONDS} s or {_MEMORY_BYTES >> 20} MiB")
-    return None if found is None else SyntaxProblem(*found)
-
-
-def _problem_here(text: str) -> SyntaxProblem | None:
-    try:
-        ast.parse(text)
-    except SyntaxError as error:
-        return SyntaxProblem(error.lineno or 1, error.offset or 1, error.msg)
-    except (ValueError, RecursionError, MemoryError) as error:
-        return SyntaxProblem(1, 1, f"Python cannot parse this: {error}")
-    return None
+        return [1, 1, f"parsing this takes more than {_SECONDS} s or {_MEMORY_BYTES >> 20} MiB"]
+    return found
