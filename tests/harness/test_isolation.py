@@ -43,11 +43,11 @@ def run(tmp_path: Path) -> Run:
     return start
 
 
-def install(code: str) -> str:
+def install(code: str, *, gpu: bool = False) -> str:
     """Code that locks itself in as a candidate does, then runs `code`."""
     folder = isolation.CHILD_FOLDER
     load = f"import sys; sys.path.insert(0, {str(folder)!r}); import enter"
-    return f"{load}\nenter.install_filter({candidate_program()!r})\n{code}"
+    return f"{load}\nenter.install_filter({candidate_program(gpu=gpu)!r})\n{code}"
 
 
 def candidate_room() -> Room:
@@ -284,6 +284,22 @@ SYSCALLS = "import ctypes; c = ctypes.CDLL(None, use_errno=True); call = c.sysca
 def test_nothing_can_wake_a_candidate_later(run: Run, arguments: str) -> None:
     tried = f"{SYSCALLS}print(call({arguments}), ctypes.get_errno() in ({errno.EPERM}, {errno.ENOSYS}))"
     assert run(install(tried), candidate_room()) == (0, "-1 True\n")
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of x86-64")
+@pytest.mark.parametrize("gpu", [False, True])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "319, b'held', 0",  # memfd_create
+        "447, 0",  # memfd_secret
+        "29, 0, 1 << 20, 0o1600",  # shmget
+    ],
+)
+def test_no_candidate_gets_memory_that_no_limit_counts(run: Run, arguments: str, gpu: bool) -> None:
+    refused = "ctypes.get_errno() in ({errno.EPERM}, {errno.ENOSYS})"
+    tried = f"{SYSCALLS}print(call({arguments}), {refused.format(errno=errno)})"
+    assert run(install(tried, gpu=gpu), candidate_room()) == (0, "-1 True\n")
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of x86-64")

@@ -72,7 +72,6 @@ _NO_PROCESSES = ["fork", "vfork", "execve", "execveat"]
 _ASKED_BY_LIBRARIES = [
     "seccomp",
     "personality",
-    "memfd_create",
     "sched_setaffinity",
     "sched_setscheduler",
     "sched_setattr",
@@ -115,7 +114,7 @@ def candidate_program(*, gpu: bool = False) -> bytes:
     return _program(
         allow=() if gpu else tuple(ALLOWED),
         kill=[*_NEVER, *_NO_NETWORK, *_NO_PROCESSES, "socketpair"],
-        refuse=[*_ASKED_BY_LIBRARIES, *_RIGHTS, *_WAKE_UPS],
+        refuse=[*_ASKED_BY_LIBRARIES, *_UNCOUNTED_MEMORY, *_RIGHTS, *_WAKE_UPS],
         refuse_arguments=_WAKE_UP_ARGUMENTS | ({} if gpu else {"madvise": (2, (_MERGEABLE, *_UNMARKING))}),
         threads_only=True,
     )
