@@ -14,7 +14,7 @@ from agents.evolve.model import JudgeResult, Proposal
 from agents.evolve.proposers import find_proposer
 from agents.evolve.proposers.constants import KERNEL_BYTES_MAX, Constants
 from agents.evolve.rng import Rng
-from agents.evolve.search import Trial, around
+from agents.evolve.search import Move, Trial, around
 from agents.evolve.search.around import neighbours
 from agents.evolve.state import RunState
 from agents.evolve.templates import Constraint, Gene, Space, constants_of, template_of_constants
@@ -157,6 +157,28 @@ def test_the_search_begins_around_the_kernel_as_it_is() -> None:
     assert len({space.key(trial.genome) for trial in trials}) == 6
 
 
+def test_after_the_neighbours_another_search_may_go_on() -> None:
+    space = Space((Gene("A", (1, 2, 3)), Gene("B", (1, 2, 3))))
+    first = Trial({"A": 2, "B": 2}, 1.0)
+    trials = [first, *(Trial(genome, 0.5) for genome in neighbours(space, first.genome))]
+    move = around(space, trials, Rng(1, "x", 0), then=lambda space, trials, rng: Move(space.genomes[0], "by another"))
+    assert move is not None
+    assert move.operator == "by another"
+
+
+def test_a_run_may_do_without_the_forecast() -> None:
+    asked = {}
+    for search in ("forecast", "anneal"):
+        options = {"kernel": TEXT, "search": search}
+        config = RunConfig(LINEAR.name, proposer="constants", seed=5, caps=Caps(judgings=25), options=options)
+        log = MemoryLog()
+        run(log, config, proposer=find_proposer(config), judge=Reader(), verifiers=())  # type: ignore[arg-type]
+        asked[search] = [event.payload["params"] for event in of_type(log.read(), "proposal.received")]
+    changes = sum(len(item.values) - 1 for item in constants_of(TEXT))
+    assert asked["forecast"][: 1 + changes] == asked["anneal"][: 1 + changes]
+    assert asked["forecast"][1 + changes :] != asked["anneal"][1 + changes :]
+
+
 class Reader(Judge):
     """Small tiles are fast, but three stages are wrong."""
 
@@ -196,6 +218,8 @@ def test_a_run_tunes_a_kernel_and_repeats_itself() -> None:
         ({"kernel": "int main() {}"}, "names no constants, such as"),
         ({"kernel": TEXT, "constants": "kTile"}, "must be a list of names"),
         ({"kernel": TEXT, "constants": ["kTile", "kOther"]}, "names no constant kOther; known: LANES, kTile, "),
+        ({"kernel": TEXT, "search": "guess"}, "the option search must be one of forecast, anneal"),
+        ({"kernel": TEXT, "search": ["anneal"]}, "the option search must be one of forecast, anneal"),
     ],
 )
 def test_a_run_that_has_nothing_to_tune_is_refused(options: dict[str, object], words: str) -> None:

@@ -4,19 +4,13 @@ A search is a pure function of the space, the trials and a keyed `Rng`. Not cove
 (`proposers/template_evo.py`).
 """
 
-from collections.abc import Callable, Sequence
-
-from ..rng import Rng
-from ..templates.base import Space
 from .annealing import anneal
 from .around import around
 from .forecasting import forecasting
 from .genetic import genetic
-from .moves import Move, Trial
+from .moves import Move, Search, Trial
 from .random_search import random_search
 from .recorded import Recording, load_recording
-
-Search = Callable[[Space, Sequence[Trial], Rng], Move | None]
 
 __all__ = [
     "Move",

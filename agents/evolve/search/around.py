@@ -1,7 +1,7 @@
-"""A search that begins at a kernel that works: first every genome that differs from it in one value, then the forecast.
+"""A search that begins at a kernel that works: first every genome that differs from it in one value.
 
-Where most genomes are useless, random ones teach the forecast nothing. The first trial is where it begins. Not covered:
-measuring.
+Where most genomes are useless, random ones teach the forecast nothing. The first trial is where it begins. After the
+neighbours another search goes on, by default the one with a forecast. Not covered: measuring.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,16 +9,16 @@ from collections.abc import Iterator, Sequence
 from ..rng import Rng
 from ..templates.base import Genome, Space
 from .forecasting import forecasting
-from .moves import Move, Trial, seen
+from .moves import Move, Search, Trial, seen
 
 
-def around(space: Space, trials: Sequence[Trial], rng: Rng) -> Move | None:
+def around(space: Space, trials: Sequence[Trial], rng: Rng, then: Search = forecasting) -> Move | None:
     """The next genome to try; None if the space is exhausted."""
     known = seen(space, trials)
     for genome in neighbours(space, trials[0].genome) if trials else ():
         if space.key(genome) not in known:
             return Move(genome, "step", (trials[0].genome,))
-    return forecasting(space, trials, rng)
+    return then(space, trials, rng)
 
 
 def neighbours(space: Space, genome: Genome) -> Iterator[Genome]:

@@ -32,6 +32,10 @@ class Move:
     parents: tuple[Genome, ...] = ()
 
 
+# given what was tried, what to try next; None if there is nothing left
+Search = Callable[[Space, Sequence[Trial], Rng], Move | None]
+
+
 def seen(space: Space, trials: Sequence[Trial]) -> frozenset[Key]:
     return frozenset(space.key(trial.genome) for trial in trials)
 
