@@ -73,6 +73,7 @@ LEVERS: dict[str, Levers] = {
     "with screening, at its measured cost on a processor": Levers(screening=True, look_cost=LOOK_COST),
     "with one configuration first": Levers(curriculum="headroom"),
     "with a warm start": Levers(warm=True),
+    "with the template's best guess and a warm start": Levers(guess=True, warm=True),
     "with all three": Levers(screening=True, curriculum="headroom", warm=True),
 }
 
