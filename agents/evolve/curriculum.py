@@ -12,7 +12,7 @@ from benchmarks.harness import TaskSpec
 
 from .archive import speedups
 from .events import Draft
-from .model import CandidateView
+from .model import UNPROMISING, CandidateView
 from .state import RunState
 
 GAIN = 1.01  # what counts as better on the configuration
@@ -58,6 +58,8 @@ def _reason_to_end(state: RunState) -> str:
     focus, patience = state.focus, state.config.curriculum
     if focus is None or patience is None:
         return ""
+    if state.is_unpromising:
+        return UNPROMISING
     reached = [focus.speedup, *focus.reached]
     if len(reached) > patience and reached[-1] < reached[-1 - patience] * GAIN:
         return f"no gain of 1 % on this configuration in {patience} generations"

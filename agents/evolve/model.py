@@ -22,6 +22,7 @@ LUCK_MAX = 1.1  # by which one judging of a kernel lies above others of it at mo
 SLOW = "slow"  # the fault of a kernel that screening has dropped: correct as far as it looked, and slower than the best
 
 T = TypeVar("T")
+UNPROMISING = "no setting that is left is expected to be faster"
 Stage = Literal["translate", "optimise"]
 Decision = Literal["accept", "reject", "abstain"]
 RefusalReason = Literal[
@@ -34,6 +35,7 @@ RefusalReason = Literal[
     "provider_error",
     "budget",
     "template_error",
+    "unpromising",
 ]
 
 

@@ -141,6 +141,12 @@ class RunState:
     def of(self, generation: Generation) -> list[CandidateView]:
         return [self.archive.candidates[name] for name in generation.candidates]
 
+    @property
+    def is_unpromising(self) -> bool:
+        """In the last generation the search expected nothing of any setting that was left."""
+        last = self.of(self.generations[-1]) if self.generations else []
+        return bool(last) and all(item.refusal and item.refusal.reason == "unpromising" for item in last)
+
 
 def _created(state: RunState, event: LogEvent) -> None:
     state.config = RunConfig.from_json(event.payload["config"])

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from .model import CandidateView
+from .model import UNPROMISING, CandidateView
 from .state import Generation, RunState
 
 GAIN = 1.01  # what counts as better for the plateau
@@ -82,6 +82,8 @@ def _untranslated(state: RunState) -> Stop | None:
 
 
 def _exhausted(state: RunState) -> Stop | None:
+    if state.is_unpromising:  # while one configuration counts alone, that ends it and not the run
+        return Stop("exhausted", UNPROMISING) if state.focus is None else None
     barren = [*takewhile(lambda item: _barren(state, item), reversed(state.generations))]
     last = state.of(barren[0]) if barren else []
     if last and all(item.refusal is not None and item.refusal.exhausted for item in last):

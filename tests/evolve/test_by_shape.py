@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agents.evolve.model import CandidateView, JudgeResult, Proposal
+from agents.evolve.model import UNPROMISING, CandidateView, JudgeResult, NoProposal, Proposal
 from agents.evolve.proposers.template_evo import BY_SHAPE, TemplateEvo
 from agents.evolve.templates import TEMPLATES, find_template
 from agents.evolve.templates.by_shape import ShapeRule, best_split, render_by_shape
@@ -111,6 +111,17 @@ def test_a_run_puts_two_settings_together_and_does_so_once() -> None:
         result=None,
     )
     assert asked([*known, before], generation=7).operator != BY_SHAPE
+
+
+def test_a_run_tries_it_before_it_ends_for_want_of_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TemplateEvo, "search", staticmethod(lambda _space, _trials, _rng: None))
+    template = find_template(TASK.name, "cpp")
+    assert template is not None
+    known = [judged("0-0", dict(template.naive), 2.0, 1.0), judged("0-1", dict(template.default), 1.0, 2.0)]
+    assert asked(known, generation=1).operator == BY_SHAPE
+    wanted = replace(request(known, 1, 1), task=TASK)
+    refused = asyncio.run(TemplateEvo().propose(wanted, None, None))  # type: ignore[arg-type]
+    assert refused == NoProposal("unpromising", UNPROMISING, exhausted=True)
 
 
 def test_a_run_does_not_try_it_for_a_gain_within_the_noise() -> None:

@@ -10,11 +10,11 @@ from agents.evolve.budget import Caps
 from agents.evolve.config import ConfigError, RunConfig
 from agents.evolve.events import Live, Quiet
 from agents.evolve.logs import MemoryLog
-from agents.evolve.model import JudgeResult, Proposal
+from agents.evolve.model import UNPROMISING, JudgeResult, Proposal
 from agents.evolve.proposers import find_proposer
 from agents.evolve.proposers.constants import KERNEL_BYTES_MAX, Constants
 from agents.evolve.rng import Rng
-from agents.evolve.search import Move, Trial, around
+from agents.evolve.search import Move, Trial, anneal, around
 from agents.evolve.search.around import neighbours
 from agents.evolve.state import RunState
 from agents.evolve.templates import Constraint, Gene, Space, constants_of, template_of_constants
@@ -46,20 +46,25 @@ void f() {
 }
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &f); }
 """
+ONE_TILE = TEXT.replace("namespace again {\nconstexpr int kTile = 8;\n}\n", "")
 POOL = find_task(default_suites(), "mnist_pool/forward")
 
 
 def test_named_whole_numbers_at_the_start_of_a_line_are_constants() -> None:
     found = [(item.name, item.value) for item in constants_of(TEXT)]
     assert found == [("LANES", 16), ("kTile", 64), ("kStages", 3), ("kChunk", 12), ("kTile_2", 8)]
-    assert [item.values for item in constants_of(TEXT)] == [
+    assert [item.values(1) for item in constants_of(TEXT)] == [
         (8, 16, 32),
         (32, 64, 128),
         (2, 3, 4),
         (6, 12, 24),
         (4, 8, 16),
     ]
-    assert [item.values for item in constants_of("#define A 1\n#define B 2\n")] == [(1, 2), (1, 2, 3)]
+    assert [item.values(2) for item in constants_of("#define A 1\n#define B 2\n#define C 5\n")] == [
+        (1, 2, 3),
+        (1, 2, 3, 4),
+        (1, 2, 5, 10, 20),
+    ]
 
 
 def test_names_are_told_apart_and_octal_numbers_are_left_alone() -> None:
@@ -81,13 +86,13 @@ def test_a_setting_changes_its_constants_and_nothing_else() -> None:
         "constexpr int kTile = 64, kStages = 4, kBytes = kTile * 4;  // of a tile",
         "constexpr int kTile = 16;",
     ]
-    assert template.space.size == 3**5
+    assert template.space.size == 5**5
 
 
 def test_only_the_constants_asked_for_are_tuned() -> None:
     template = template_of_constants(TEXT, "cpp", POOL.name, ["kStages"])
     assert template is not None
-    assert template.space.genomes == ({"kStages": 2}, {"kStages": 3}, {"kStages": 4})
+    assert [genome["kStages"] for genome in template.space.genomes] == [1, 2, 3, 4, 5]
     assert template_of_constants("int main() {}", "cpp", POOL.name) is None
 
 
@@ -97,6 +102,10 @@ def test_a_space_that_would_be_too_large_leaves_out_what_comes_last() -> None:
     assert template is not None
     assert template.space.size == 3**10 <= GENOMES_MAX < 3**11
     assert template.space.names[-1] == "A9"
+    fewer = template_of_constants(text, "cpp", POOL.name, [f"A{number}" for number in range(8)])
+    assert fewer is not None
+    assert fewer.space.size == 5**4 * 3**4 <= GENOMES_MAX < 5**5 * 3**3
+    assert [len(gene.values) for gene in fewer.space.genes] == [5] * 4 + [3] * 4
 
 
 def test_long_lines_are_read_in_linear_time() -> None:
@@ -149,7 +158,7 @@ def test_the_search_begins_around_the_kernel_as_it_is() -> None:
         {"A": 1, "B": 2, "C": 5},
     ]
     for place in range(3, 10):
-        move = around(space, trials, Rng(1, "x", place))
+        move = around(space, trials, Rng(1, "x", place), then=anneal)
         if move is None:
             break
         trials.append(Trial(move.genome, 1.0))
@@ -174,9 +183,26 @@ def test_a_run_may_do_without_the_forecast() -> None:
         log = MemoryLog()
         run(log, config, proposer=find_proposer(config), judge=Reader(), verifiers=())  # type: ignore[arg-type]
         asked[search] = [event.payload["params"] for event in of_type(log.read(), "proposal.received")]
-    changes = sum(len(item.values) - 1 for item in constants_of(TEXT))
+    changes = sum(len(item.values(1)) - 1 for item in constants_of(TEXT))
     assert asked["forecast"][: 1 + changes] == asked["anneal"][: 1 + changes]
     assert asked["forecast"][1 + changes :] != asked["anneal"][1 + changes :]
+
+
+def test_a_run_ends_once_no_setting_is_expected_to_be_faster() -> None:
+    options = {"kernel": ONE_TILE}
+    caps = Caps(judgings=2000)
+    config = RunConfig(LINEAR.name, proposer="constants", seed=5, caps=caps, options=options, audit_fraction=0)
+    log = MemoryLog()
+    run(log, config, proposer=find_proposer(config), judge=Reader(), verifiers=())  # type: ignore[arg-type]
+    (ended,) = of_type(log.read(), "run.finished")
+    assert (ended.payload["reason"], ended.payload["text"]) == ("exhausted", UNPROMISING)
+    state = RunState.fold(log.read(), log.get_source)
+    assert state.best is not None
+    assert state.best.params is not None
+    assert (state.best.params["kTile"], state.best.params["kStages"]) == (16, 5)
+    assert len(of_type(log.read(), "proposal.received")) < 0.2 * 5**4
+    refusals = {event.payload["reason"] for event in of_type(log.read(), "proposal.rejected")}
+    assert refusals == {"unpromising"}
 
 
 class Reader(Judge):
@@ -190,9 +216,13 @@ class Reader(Judge):
 
 
 def test_a_run_tunes_a_kernel_and_repeats_itself() -> None:
-    text = TEXT.replace("namespace again {\nconstexpr int kTile = 8;\n}\n", "")
     config = RunConfig(
-        LINEAR.name, proposer="constants", seed=5, caps=Caps(judgings=25), options={"kernel": text}, audit_fraction=0
+        LINEAR.name,
+        proposer="constants",
+        seed=5,
+        caps=Caps(judgings=25),
+        options={"kernel": ONE_TILE},
+        audit_fraction=0,
     )
     logs = [MemoryLog(), MemoryLog()]
     for log in logs:
@@ -205,8 +235,8 @@ def test_a_run_tunes_a_kernel_and_repeats_itself() -> None:
     best = RunState.fold(logs[0].read(), logs[0].get_source).archive.view(0).best
     assert best is not None
     assert best.params is not None
-    assert (best.params["kTile"], best.params["kStages"]) == (32, 4)
-    assert best.score == pytest.approx(200 / 32 + 4)
+    assert (best.params["kTile"], best.params["kStages"]) == (16, 5)
+    assert best.score == pytest.approx(200 / 16 + 5)
 
 
 @pytest.mark.parametrize(

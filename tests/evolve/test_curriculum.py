@@ -10,7 +10,7 @@ from agents.evolve.budget import Caps
 from agents.evolve.config import ConfigError, RunConfig
 from agents.evolve.curriculum import largest_headroom, narrowed
 from agents.evolve.logs import MemoryLog
-from agents.evolve.model import VerifierOpinion
+from agents.evolve.model import UNPROMISING, NoProposal, Proposal, ProposalRequest, VerifierOpinion
 from agents.evolve.state import RunState
 from benchmarks.harness import TaskSpec
 from tests.evolve import world
@@ -86,6 +86,23 @@ def test_its_rules_end_it_and_not_the_run() -> None:
     log, _ = driven(curriculum=40, caps=Caps(judgings=12))
     (ended,) = world.of_type(log.read(), "curriculum.ended")
     assert ended.payload["text"] == "half of the 12 judgings are spent"
+
+
+def test_a_search_that_expects_nothing_more_ends_it_and_not_the_run() -> None:
+    """On all configurations another setting may be the fastest."""
+
+    class Narrow(world.Scripted):
+        def answer(self, request: ProposalRequest) -> Proposal | NoProposal:
+            if request.generation in (3, 6):
+                return NoProposal("unpromising", UNPROMISING, exhausted=True)
+            return super().answer(request)
+
+    log = world.Recorded()
+    found = world.run(log, config(curriculum=40), proposer=Narrow(), verifiers=(WatchedRacing(),))
+    (ended,) = world.of_type(log.read(), "curriculum.ended")
+    assert ended.payload["text"] == UNPROMISING
+    assert (found.reason, found.text) == ("exhausted", UNPROMISING)
+    assert len(world.of_type(log.read(), "generation.opened")) == 7
 
 
 def test_the_plateau_of_the_run_does_not_count_meanwhile() -> None:

@@ -18,7 +18,7 @@ from ..model import CandidateView, Meter, NoProposal, Proposal, ProposalRequest
 from ..rng import Rng
 from ..search import Move, Trial, forecasting
 from .anthropic import Anthropic
-from .template_evo import next_move, thought
+from .template_evo import next_move, nothing_left, thought
 
 NEW_SHARE = 0.25
 BEST_SHARE = 0.7  # of the tuning goes to the template with the best kernel
@@ -85,7 +85,7 @@ class Hybrid(Anthropic):
                 line.template, trials, Rng(request.rng.seed, STREAM, request.generation, slot), forecasting
             )
             if move is None:
-                return NoProposal("duplicate", f"all {line.template.space.size} settings of the template were tried")
+                return replace(nothing_left(line.template, len(trials)), exhausted=False)
             trials.append(Trial(move.genome, waiting=True))
         return _step(request, line, move) if move else NoProposal("no_parent", "there is no template to tune")
 

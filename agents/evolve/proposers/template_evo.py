@@ -2,10 +2,10 @@
 
 It proposes the template's default first, the plain kernel only while nothing is correct, then settings that won on
 related tasks, then those that the search chooses. Every fourth generation begins with two settings in one source,
-divided by shape, if the judged ones promise that this is faster than the best kernel. It finds nothing that its
-template does not contain. All slots of a generation use the same archive, so a slot first recomputes the genomes of the
-slots before it, or takes them from the slot that has just done so. Not covered: the searches (`search/`), the templates
-(`templates/`).
+divided by shape, if the judged ones promise that this is faster than the best kernel, and so does a generation for
+which the search has no setting left. It finds nothing that its template does not contain. All slots of a generation use
+the same archive, so a slot first recomputes the genomes of the slots before it, or takes them from the slot that has
+just done so. Not covered: the searches (`search/`), the templates (`templates/`).
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from ..budget import Cost
 from ..config import RunConfig
 from ..events import Live
 from ..memory import warm_start
-from ..model import CandidateView, Meter, NoProposal, Proposal, ProposalRequest
+from ..model import UNPROMISING, CandidateView, Meter, NoProposal, Proposal, ProposalRequest
 from ..rng import Rng
 from ..search import Move, Search, Trial, anneal, forecasting, random_search
 from ..templates import Genome, Template, describe, difference, find_template
@@ -73,12 +73,13 @@ class TemplateEvo:
         if template is None:
             text = f"no template serves {request.task.name} in {request.language}"
             return NoProposal("template_error", text, exhausted=True)
-        together = by_shape(template, request)
+        is_turn = request.generation % BY_SHAPE_EVERY == BY_SHAPE_EVERY - 1
+        move = self._move(template, request)
+        together = by_shape(template, request) if is_turn or move is None else None
         if together is not None:
             return together
-        move = self._move(template, request)
         if move is None:
-            return NoProposal("duplicate", f"all {template.space.size} settings were tried", exhausted=True)
+            return nothing_left(template, len(_tried(template, request)) + len(self._asked[1]))
         return _proposal(template, request, move)
 
     def _move(self, template: Template, request: ProposalRequest) -> Move | None:
@@ -132,9 +133,17 @@ def next_move(
     return search(template.space, trials, rng)
 
 
+def nothing_left(template: Template, tried: int) -> NoProposal:
+    """Why the search asks for nothing more. `tried`: how many settings were tried or are being tried."""
+    size = template.space.size
+    if tried >= size:
+        return NoProposal("duplicate", f"all {size} settings were tried", exhausted=True)
+    return NoProposal("unpromising", UNPROMISING, exhausted=True)
+
+
 def by_shape(template: Template, request: ProposalRequest) -> Proposal | None:
     """Two judged settings in one source; None where that promises nothing or was proposed before."""
-    if request.slot or request.stage != "optimise" or request.generation % BY_SHAPE_EVERY != BY_SHAPE_EVERY - 1:
+    if request.slot or request.stage != "optimise":
         return None
     configs = [item for item in request.task.configs_for(device_class(template.language)) if not item.hidden]
     keys = {config.key for config in configs}

@@ -1,8 +1,9 @@
 """What a genome is expected to be worth, from the trials so far: a Gaussian process over the genes.
 
 In logarithms of fitness, since genes multiply a speed. Two genomes are alike by each gene alone and by all together, in
-equal parts; how fast likeness falls along a gene is fitted to the trials. A trial that failed counts as the worst one.
-One that is waited for has no value yet and only makes its surroundings less uncertain, which keeps the slots of one
+equal parts; how fast likeness falls along a gene is fitted to the trials. A trial that failed counts as the worst one,
+and none counts as more than FLOOR times as slow as the best: one that is far slower says nothing about the others. One
+that is waited for has no value yet and only makes its surroundings less uncertain, which keeps the slots of one
 generation apart. Not covered: which genomes are looked at (`forecasting.py`).
 """
 
@@ -23,6 +24,7 @@ NOISE = 0.02  # of the variance
 PASSES = 2  # over the genes
 TRIALS_MAX = 200  # the newest and the best
 LEAST = 3
+FLOOR = 4.0
 _ELSEWHERE = 2.0  # further than the whole range of an ordered gene
 
 
@@ -61,7 +63,8 @@ def surrogate(space: Space, trials: Sequence[Trial]) -> Surrogate | None:
     fitness = [trial.fitness for trial in measured if trial.fitness]
     if len(fitness) < LEAST:
         return None
-    values = np.log([trial.fitness or min(fitness) for trial in measured])
+    worst = max(min(fitness), max(fitness) / FLOOR)
+    values = np.log([max(trial.fitness or worst, worst) for trial in measured])
     waiting = [trial for trial in trials if trial.waiting]
     places = coordinates(space, [trial.genome for trial in [*measured, *waiting]])
     known = places[: len(values)]

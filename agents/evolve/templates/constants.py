@@ -1,9 +1,10 @@
 """A template made from a finished kernel: the whole numbers that its text names become genes.
 
 `constexpr int kTile = 64, kStages = 3;` at the start of a line has two of them, `#define TILE 64` one. Each may also be
-half as large or twice as large, and one of 1 to 3 may be one less or one more. Constants that follow from others, such
-as `kWarps = kThreads / 32`, follow them still. Many settings do not compile or compute wrong results: compiler and
-judge find out. Not covered: numbers without a name, and which kernel is taken (`proposers/constants.py`).
+half as large or twice as large, and one of 1 to 3 may be one less or one more; as many as the space has room for, the
+first ones of the text, may go one step further. Constants that follow from others, such as `kWarps = kThreads / 32`,
+follow them still. Many settings do not compile or compute wrong results: compiler and judge find out. Not covered:
+numbers without a name, and which kernel is taken (`proposers/constants.py`).
 """
 
 import hashlib
@@ -34,11 +35,13 @@ class Constant:
     start: int
     end: int
 
-    @property
-    def values(self) -> tuple[int, ...]:
+    def values(self, steps: int) -> tuple[int, ...]:
+        """The value with as many smaller and larger ones, as far as there are any."""
         if self.value > 3:
-            return self.value // 2, self.value, 2 * self.value
-        return tuple(range(max(1, self.value - 1), self.value + 2))
+            factors = [2**step for step in range(1, steps + 1)]
+            smaller = [self.value // factor for factor in reversed(factors) if self.value >= factor]
+            return *smaller, self.value, *(self.value * factor for factor in factors)
+        return tuple(range(max(1, self.value - steps), self.value + steps + 1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +77,7 @@ def template_of_constants(text: str, language: str, task: str, names: Collection
 
     None where the text has none of them. `task` is the one that the kernel is for, `OP/DIRECTION`.
     """
-    chosen = _first_of([item for item in constants_of(text) if not names or item.name in names])
+    chosen = _values_of([item for item in constants_of(text) if not names or item.name in names])
     if not chosen:
         return None
     as_it_is: Genome = {item.name: item.value for item in chosen}
@@ -84,7 +87,7 @@ def template_of_constants(text: str, language: str, task: str, names: Collection
         summary="the numbers that a finished kernel names",
         path=Path(),
         tasks={task: {}},
-        space=Space(tuple(Gene(item.name, item.values) for item in chosen)),
+        space=Space(tuple(Gene(item.name, values) for item, values in chosen.items())),
         naive=as_it_is,
         default=as_it_is,
         text=text,
@@ -92,9 +95,16 @@ def template_of_constants(text: str, language: str, task: str, names: Collection
     )
 
 
-def _first_of(constants: Sequence[Constant]) -> list[Constant]:
-    sizes = [math.prod(len(item.values) for item in constants[: count + 1]) for count in range(len(constants))]
-    return [item for item, size in zip(constants, sizes, strict=True) if size <= GENOMES_MAX]
+def _values_of(constants: Sequence[Constant]) -> dict[Constant, tuple[int, ...]]:
+    """Of as many constants as the space has room for, the values one step away; then those two steps away."""
+    chosen = dict[Constant, tuple[int, ...]]()
+    for steps in (1, 2):
+        for item in constants if steps == 1 else [*chosen]:
+            wider = {**chosen, item: item.values(steps)}
+            if math.prod(map(len, wider.values())) > GENOMES_MAX:
+                break
+            chosen = wider
+    return chosen
 
 
 def _numbers(text: str) -> Iterator[tuple[str, str, int, int]]:
