@@ -24,6 +24,7 @@ from . import gxx, nvcc
 from .device_source import DeviceSource
 from .gxx import Gxx
 from .nvcc import Nvcc
+from .pruning import make_room, note_use
 from .python_module import PythonModule
 from .toolchain import TOO_LARGE, KernelResources, Toolchain, Workshop, digest, is_of_the_machine
 from .tvm_ffi import tvm_ffi_for
@@ -95,7 +96,9 @@ def build_with(
             if result.exit_code is None:
                 return result
             if not is_of_the_machine(result):
-                return _shared(_keep(result, folder, toolchain), folder, toolchain, paths.shelf)
+                kept_now = _keep(result, folder, toolchain)
+                make_room(paths.builds)
+                return _shared(kept_now, folder, toolchain, paths.shelf)
     shutil.rmtree(_doubtful(folder), ignore_errors=True)
     return _keep(result, _doubtful(folder), toolchain)
 
@@ -144,6 +147,7 @@ def _doubtful(folder: Path) -> Path:
 def _found(folder: Path, toolchain: Toolchain, shelf: Shelf | None) -> Build | None:
     found = _read(folder, toolchain) or _fetched(folder, toolchain, shelf)
     if found is not None:
+        note_use(folder)
         return found
     doubtful = _doubtful(folder)
     try:
