@@ -18,6 +18,7 @@ from .same_code import GONE, Judgings, Name, having, names_of, owner_of, program
 
 _Alike = tuple[str, frozenset[Name], frozenset[str]]
 _Found = TypeVar("_Found")
+_GATES = "gates_read"  # of an evaluation, once they are known
 _CHANCE = 1.1  # by which judgings of one code differ between machines and days at most
 
 
@@ -112,6 +113,7 @@ class JudgedProgram(Judgings):
 
     def __init__(self, evaluation: Evaluation, *others: Evaluation) -> None:
         super().__init__(program_of(evaluation, *others))
+        _read_gates(self.judgings)
         all_of_it = (evaluation, *others, *self.judgings)
         names = set[Name]().union(*(names_of(item, tokens=True) for item in all_of_it))
         board = {name: getattr(evaluation, name) for name in ("task_version_id", "device_kind_id", "ruleset_id")}
@@ -202,8 +204,19 @@ def _seen(row: Any) -> set[Name]:
 
 def gates_of(item: Evaluation) -> list[dict[str, str]]:
     """Reports are long, and are read of those alone that have gates."""
-    gates: list[dict[str, str]] = (item.report or {}).get("gates", []) if item.gated else []
+    known = vars(item)
+    if item.gated and _GATES not in known:
+        known[_GATES] = (item.report or {}).get("gates", [])
+    gates: list[dict[str, str]] = known[_GATES] if item.gated else []
     return gates
+
+
+def _read_gates(judgings: Iterable[Evaluation]) -> None:
+    """Of all at once, and of their reports nothing else."""
+    gated = {item.pk: item for item in judgings if item.gated}
+    if gated:
+        for pk, gates in Evaluation.objects.filter(pk__in=gated).values_list("pk", "report__gates"):
+            vars(gated[pk])[_GATES] = gates or []
 
 
 def ended(item: Evaluation) -> datetime:

@@ -74,6 +74,19 @@ def test_the_end_of_a_judging_looks_at_each_judging_of_a_text_a_few_times_howeve
     assert costs[1] < 8 * costs[0], costs
 
 
+def test_a_report_about_a_gated_program_asks_few_questions_however_often_it_was_judged() -> None:
+    """The gates of each judging were read from its whole report, one after the other, while the boards were held."""
+    held = {"gates": [{"code": "gate-speedup", "text": "faster than usual"}]}
+    for owner in (factories.user("eve"), None):
+        costs = []
+        for count in (10, 80):
+            made = many(count, f"int x{count};", owner=owner, score=12.0, gated=True, report=held)
+            with CaptureQueriesContext(connection) as asked:
+                standings.standings_update(Evaluation.objects.get(pk=made[-1].pk))
+            costs.append(len(asked))
+        assert costs[1] < costs[0] + 40, (owner, costs)
+
+
 def test_a_clean_entry_stands_however_many_of_its_holder_are_under_review() -> None:
     """A search makes many programs beyond the gate of 10×: when the row is written anew, the sound one has gone."""
     eve = factories.user("eve")
