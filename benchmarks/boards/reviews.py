@@ -44,6 +44,11 @@ def review_reason(evaluation: Evaluation, same_code: SameCode) -> str:
     return " ".join([*questions[:QUESTIONS_MAX], *([f"And {more} more."] if more > 0 else [])])
 
 
+def is_surely_in_question(evaluation: Evaluation, same_code: SameCode) -> bool:
+    """Whether `review_reason` gives one for what is known already, without asking the database."""
+    return any(_refusals(same_code)) or any(_gates(evaluation, same_code))
+
+
 def _gates(evaluation: Evaluation, same_code: SameCode) -> Iterator[str]:
     """Of its owner's judgings and those of the site: whoever judges a copy often enough gets one score with a gate."""
     for item in same_code.judgings:

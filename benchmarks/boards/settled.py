@@ -6,7 +6,7 @@ Does NOT say what the questions are (`reviews.py`, `contradictions.py`).
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -143,22 +143,22 @@ class Programs:
     """
 
     def __init__(self, judgings: Iterable[Evaluation] = ()) -> None:
-        self._known, boards = dict[tuple[Any, ...], JudgedProgram](), defaultdict[Any, list[Evaluation]](list)
-        for item in judgings:
-            boards[item.task_version_id, item.device_kind_id, item.ruleset_id].append(item)
-        for items in boards.values():
-            self._keep(JudgedProgram(*items), items)
+        self._known = dict[tuple[Any, ...], JudgedProgram]()
+        self.of_all(judgings)
 
     def of(self, evaluation: Evaluation) -> JudgedProgram:
-        if self._place(evaluation) not in self._known:
+        if (place := self._place(evaluation)) not in self._known:
             self._keep(JudgedProgram(evaluation), [evaluation])
-        return self._known[self._place(evaluation)]
+        return self._known[place]
 
-    def of_all(self, evaluations: Sequence[Evaluation]) -> list[JudgedProgram]:
-        """The programs of judgings on one board. Those that are not known yet are read together."""
-        unknown = [item for item in evaluations if self._place(item) not in self._known]
-        if unknown:
-            self._keep(JudgedProgram(*unknown), unknown)
+    def of_all(self, evaluations: Iterable[Evaluation]) -> list[JudgedProgram]:
+        """The programs of judgings. Those of a board that are not known yet are read together."""
+        evaluations, unknown = list(evaluations), defaultdict[Any, list[Evaluation]](list)
+        for item in evaluations:
+            if self._place(item) not in self._known:
+                unknown[item.task_version_id, item.device_kind_id, item.ruleset_id].append(item)
+        for items in unknown.values():
+            self._keep(JudgedProgram(*items), items)
         return list({id(known): known for known in map(self.of, evaluations)}.values())
 
     def same_code(self, evaluation: Evaluation) -> SameCode:

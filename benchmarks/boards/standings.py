@@ -13,7 +13,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Q, QuerySet
 
-from ..harness import Report, Verdict, what_counts
+from ..harness import Report, Verdict
 from ..models import (
     Evaluation,
     Standing,
@@ -23,16 +23,14 @@ from ..models import (
 from ..notifications import telling
 from ..querysets import counted
 from ..states import BOUNDED, MethodKind, Moderation, TaskVersionStatus, Visibility
-from .contradictions import is_contested, is_for_site
+from .contradictions import is_for_site
 from .labels import is_ranked
 from .ranking import Entry, rank
-from .reviews import AUDITS, pooled_estimate, pooled_judgings, review_reason
+from .reviews import AUDITS
+from .rows import READ_TOGETHER, best_row, place_of
 from .same_code import Name, holder_of
-from .settled import JudgedProgram, Programs, SameCode, ended, how_known
+from .settled import JudgedProgram, Programs
 
-READ_TOGETHER = 50  # programs of a holder, best first, until one of them is not in question
-READ_MAX = 500  # of them in all
-ASKED_MAX = 20  # submissions of one code, best known first, among which one that is not in question is looked for
 AUDITED_PLACES = 3  # of a board, whose entries must not rest on a bound alone
 
 
@@ -85,14 +83,14 @@ def board_renew(accepted: Sequence[Evaluation]) -> None:
 
 def _write_holder(evaluation: Evaluation, programs: Programs) -> None:
     """The best row that any of its programs gives its holder, whatever stood there before."""
-    holder, row = holder_of(evaluation), None
+    holder = holder_of(evaluation)
     _board_of(evaluation).filter(holder=holder).delete()
-    for best in _best_of_programs(evaluation) if _has_board(evaluation) else ():
-        found = (_row_of_program(_shown(program).get(holder, []), program) for program in programs.of_all(best))
-        row = min(filter(None, (row, *found)), key=_place, default=None)
-        if row is not None and not row.under_review:
-            break
-    if row is not None:
+    if not _has_board(evaluation):
+        return
+    found = (program for some in _one_of_each_program(evaluation) for program in programs.of_all(some))
+    known = {id(program): program for program in found}
+    shown = [item for program in known.values() for item in _shown(program).get(holder, [])]
+    if (row := best_row(shown, programs)) is not None:
         row.save()
 
 
@@ -130,14 +128,14 @@ def _renew_program(judged: list[Evaluation], program: JudgedProgram, programs: P
     concerned = {holder for holder, row in stands.items() if holder in shown or is_about(row.evaluation)}
     is_touched = False
     for holder in {*concerned, *shown}:
-        before, row = stands.get(holder), _row_of_program(shown.get(holder, []), program)
+        before, row = stands.get(holder), best_row(shown.get(holder, []), programs)
         if before and holder != holder_of(before.evaluation):  # a process of before an upgrade has written it
             before.delete()
             continue
         is_of_it = before is not None and before.evaluation_id in keys
-        if before and is_of_it and (row is None or (_place(row) > _place(before) and _has_another(row))):
+        if before and is_of_it and (row is None or (place_of(row) > place_of(before) and _has_another(row))):
             _write_holder(before.evaluation, programs)
-        elif row and (before is None or is_of_it or _place(row) < _place(before)):
+        elif row and (before is None or is_of_it or place_of(row) < place_of(before)):
             _replace(before, row)
         else:
             continue
@@ -154,72 +152,12 @@ def _shown(program: JudgedProgram) -> dict[str, list[Evaluation]]:
     return found
 
 
-def _row_of_program(shown: list[Evaluation], program: JudgedProgram) -> Standing | None:
-    """The best row for these judgings of one holder. It is not saved. As another language a text is another code."""
-    codes = dict[int, tuple[SameCode, list[Evaluation]]]()
-    for item in shown:
-        same_code = program.same_code(item)
-        codes.setdefault(id(same_code), (same_code, []))[1].append(item)
-    return min((_row_of_code(items, same_code) for same_code, items in codes.values()), key=_place, default=None)
-
-
-def _row_of_code(shown: list[Evaluation], same_code: SameCode) -> Standing:
-    """With the newest of those whose times are known best, unless it is in question and another submission is not.
-
-    Of a text that several have submitted without an account the first submission stands: a copy may have another title.
-    """
-    newest, reasons = dict[int, Evaluation](), dict[Evaluation, str]()
-    is_of_nobody = not (shown[0].submission.owner_id or shown[0].submission.former_owner)
-
-    def place(numbered: tuple[int, Evaluation]) -> tuple[int, ...]:
-        number, item = numbered
-        return (*_distrust(item), item.submission_id if is_of_nobody else 0, -number)
-
-    for _, item in sorted(enumerate(shown), key=place):
-        newest.setdefault(item.submission_id, item)
-    oldest = min(newest.values(), key=lambda item: item.submission_id)  # which staff may have seen when they decided
-    for item in (*list(newest.values())[:ASKED_MAX], oldest):
-        reasons[item] = review_reason(item, same_code)
-        if not reasons[item]:
-            break
-    evaluation = min(reasons, key=lambda item: bool(reasons[item]))
-    counting = pooled_judgings(evaluation, same_code)
-    estimate = pooled_estimate(counting)
-    accepted = (item for item in same_code.judgings if item.verdict == Verdict.PASS)  # those that ended first are first
-    board = {name: getattr(evaluation, name) for name in ("ruleset_id", "task_version_id", "device_kind_id")}
-    return Standing(
-        **board,
-        holder=holder_of(evaluation),
-        evaluation=evaluation,
-        score=estimate.score,
-        score_lo=estimate.lo,
-        score_hi=estimate.hi,
-        judgings=max(1, sum(isinstance(item, Evaluation) for item in counting)),
-        timing_revision=min(item.timing_revision for item in counting),
-        is_contested=is_contested(same_code, counting),
-        verified_at=next(ended(item) for item in accepted if holder_of(item) == holder_of(evaluation)),
-        under_review=bool(reasons[evaluation]),
-        review_reason=reasons[evaluation],
-    )
-
-
 def _replace(before: Standing | None, row: Standing) -> None:
     """Save the row in place of what its holder had, if it is another one."""
     if before is not None:
         row.pk = before.pk
     if before is None or _figures(row) != _figures(before):
         row.save()
-
-
-def _place(row: Standing) -> tuple[Any, ...]:
-    """The least of a holder stands. What is under review never keeps a clean entry out."""
-    counts = what_counts(row.score, row.score_lo, row.evaluation.timing_trust)
-    return row.under_review, -counts, row.verified_at, row.evaluation_id
-
-
-def _distrust(evaluation: Evaluation) -> tuple[int, int]:
-    """Of the same code, what is better known stands, and of that what the latest revision has timed."""
-    return how_known(evaluation), -evaluation.timing_revision
 
 
 def _has_another(row: Standing) -> bool:
@@ -268,16 +206,15 @@ def standings_restore(evaluations: Iterable[Evaluation]) -> None:
     review_renew(rows)
 
 
-def _best_of_programs(evaluation: Evaluation) -> Iterator[list[Evaluation]]:
-    """The best judging of each program that its holder may show, READ_TOGETHER at a time, the best programs first."""
+def _one_of_each_program(evaluation: Evaluation) -> Iterator[list[Evaluation]]:
+    """A judging of each program that its holder may show, READ_TOGETHER at a time."""
     accepted, found = _accepted_of_holder(evaluation), dict[str, int]()
     for pk, text, tokens in accepted.values_list("pk", "submission__blob", "submission__source_key").iterator():
         found.setdefault(tokens or text, pk)
     rows = accepted.select_related("submission__method").defer("report", "error_internal")
-    keys = list(found.values())[:READ_MAX]
+    keys = list(found.values())
     for start in range(0, len(keys), READ_TOGETHER):
-        together = rows.in_bulk(keys[start : start + READ_TOGETHER])
-        yield list(together.values())
+        yield list(rows.in_bulk(keys[start : start + READ_TOGETHER]).values())
 
 
 def _accepted_of_holder(evaluation: Evaluation) -> QuerySet[Evaluation]:

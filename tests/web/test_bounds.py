@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from benchmarks import selectors, services
 from benchmarks.accounts import ownership
-from benchmarks.boards import overview, standings
+from benchmarks.boards import overview
 from benchmarks.boards import selectors as boards
 from benchmarks.boards.standings import standings_renew, wants_audit
 from benchmarks.harness import Flag, Report, Verdict
@@ -427,7 +427,7 @@ def test_a_row_names_the_newest_text_of_a_program_also_if_it_is_written_anew() -
 
 def test_private_judgings_take_no_row_off_a_board() -> None:
     public = enter("olga", replayed(1.98))
-    for number in range(standings.READ_TOGETHER + 1):
+    for number in range(51):
         private = enter("olga", replayed(2.5), f"// {number}\n")
         Submission.objects.filter(pk=private.submission_id).update(visibility=Visibility.PRIVATE)
     standings_renew(public)
@@ -436,7 +436,7 @@ def test_private_judgings_take_no_row_off_a_board() -> None:
 
 def test_many_judgings_of_a_doubtful_program_hide_no_clean_one() -> None:
     clean = enter("olga", replayed(1.60), "// clean\n")
-    for _ in range(standings.READ_TOGETHER + 1):
+    for _ in range(51):
         enter("olga", replayed(2.60), "// fast\n")
     enter("olga", found(1.05, 1.00, 1.07, "bounded"), "// fast\n")
     assert rows() == [("olga", 1, 1.60, "replayed")], clean

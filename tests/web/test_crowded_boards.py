@@ -92,7 +92,7 @@ def test_a_clean_entry_stands_however_many_of_its_holder_are_under_review() -> N
     eve = factories.user("eve")
     clean = enter("eve", replayed(9.0), "int clean;")
     held = {"gates": [{"code": "gate-speedup", "text": "faster than usual"}]}
-    gated = many(standings.READ_TOGETHER + 1, "int x{};", owner=eve, score=12.0, gated=True, report=held)
+    gated = many(51, "int x{};", owner=eve, score=12.0, gated=True, report=held)
     for item in Evaluation.objects.filter(pk__in=[item.pk for item in gated]):
         standings.standings_update(item)
     assert Standing.objects.get().evaluation == clean
@@ -106,7 +106,7 @@ def test_an_entry_that_staff_have_seen_stands_however_often_its_owner_submits_it
     seen, owner = enter("olga", replayed(2.0), SAME), User.objects.get(username="olga")
     copy = enter("eve", replayed(2.0), SAME)
     decisions.decide(copy.submission, ActionKind.INVALIDATE, by=staff, reason="a copy")
-    for count in (1, standings.ASKED_MAX):
+    for count in (1, 20):
         last = many(count, SAME, owner=owner)[-1]
         standings.standings_update(Evaluation.objects.get(pk=last.pk))
         row = Standing.objects.get(holder=f"user:{owner.pk}")
