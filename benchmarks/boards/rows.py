@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any
 
+from django.db.models import QuerySet
+
 from ..harness import Verdict, what_counts
 from ..models import DeletedScore, Evaluation, Standing
 from .contradictions import is_contested
@@ -21,6 +23,10 @@ from .settled import Programs, SameCode, ended, how_known
 READ_TOGETHER = 500  # programs whose judgings are read by one query
 _ASKED_MAX = 20  # submissions of one code, best known first, among which one that is not in question is looked for
 _ROUNDING = 1 + 1e-9
+_PROGRAM = (
+    *(f"submission__{name}" for name in ("source_key", "blob", "language", "owner", "former_owner")),
+    *("task_version", "device_kind"),
+)
 _GONE = GONE | {"tokens": "source_key"}
 
 
@@ -61,6 +67,36 @@ def best_rows(shown: Iterable[Evaluation], programs: Programs) -> Iterator[Stand
 
 def best_row(shown: Iterable[Evaluation], programs: Programs) -> Standing | None:
     return next(best_rows(shown, programs), None)
+
+
+def leading(accepted: QuerySet[Evaluation], *group: str) -> dict[tuple[Any, ...], Standing]:
+    """The best row of each group of these judgings, by the values of these columns, if it is not in question.
+
+    Programs are read in the order of their highest score here, until none that is left has one as high as what counts
+    of the best row. Not covered: one that counts more for scores that are not among these judgings may be left unread.
+    """
+    groups, waiting = dict[int, tuple[Any, ...]](), defaultdict[tuple[Any, ...], dict[Any, tuple[float, int]]](dict)
+    for row in accepted.exclude(score=None).order_by("-score", "pk").values("pk", "score", *{*group, *_PROGRAM}):
+        groups[row["pk"]] = key = tuple(row[name] for name in group)
+        tokens, text, *others = (row[name] for name in _PROGRAM)
+        waiting[key].setdefault((tokens or text, *others), (row["score"], row["pk"]))
+    unread, programs, together = {key: list(its.values()) for key, its in waiting.items()}, Programs(), 1
+    found = dict[tuple[Any, ...], Standing]()
+    while unread:
+        asked = [pk for its in unread.values() for _, pk in its[:together]]
+        rows = Evaluation.objects.filter(pk__in=asked).select_related("submission__method")
+        read = programs.of_all(rows.defer("report", "error_internal"))
+        shown = defaultdict[tuple[Any, ...], dict[int, Evaluation]](dict)
+        for item in (item for program in read for item in program.judgings if groups.get(item.pk) in unread):
+            shown[groups[item.pk]][item.pk] = item
+        for key, items in shown.items():
+            best = best_row(items.values(), programs)
+            if best and not best.under_review and (key not in found or place_of(best) < place_of(found[key])):
+                found[key] = best
+        left = {key: its[together:] for key, its in unread.items() if its[together:]}
+        unread = {key: its for key, its in left.items() if key not in found or its[0][0] >= _counts(found[key])}
+        together *= 2
+    return found
 
 
 def place_of(row: Standing) -> tuple[Any, ...]:

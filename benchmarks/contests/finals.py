@@ -7,6 +7,7 @@ sitting begins anew with another one. Does NOT move contests (`running.py`).
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -14,14 +15,15 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.cache import caches
 from django.db import transaction
-from django.db.models import BigIntegerField, Count, ExpressionWrapper, F, Max, OuterRef, Q, Subquery, Window
+from django.db.models import BigIntegerField, Count, ExpressionWrapper, F, Max, OuterRef, Q, Subquery
 from django.db.models.expressions import Combinable
-from django.db.models.functions import Coalesce, RowNumber
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from ..boards.confirmations import no_open_gate
 from ..boards.reviews import review_reason
-from ..boards.settled import JudgedProgram
+from ..boards.rows import best_rows, leading
+from ..boards.same_code import Name, names_of
+from ..boards.settled import JudgedProgram, Programs
 from ..catalogue.folders import definition_of, spec_of
 from ..harness import Verdict, spec_from_json, spec_to_json
 from ..judgings.moves import evaluation_cancel
@@ -40,7 +42,7 @@ from ..models import (
     TeamMembership,
 )
 from ..notifications.telling import notify
-from ..querysets import HEAVY, counted
+from ..querysets import HEAVY
 from ..services import evaluation_create
 from ..states import (
     FINISHED,
@@ -130,27 +132,38 @@ def _readable(rows: Any) -> Any:
     return rows.select_related("submission", "task_version").defer("report", "error_internal", *HEAVY)
 
 
-def leaders(contest: Contest) -> list[tuple[int, Evaluation]]:
-    """The key of each participant with their best accepted judging, for each board.
+@dataclass(frozen=True)
+class ContestLeader:
+    """The best program of a participant on a board: the judging that stands for it, and what all of them have scored.
+
+    `who` is the key of the participant.
+    """
+
+    who: int
+    evaluation: Evaluation
+    score: float
+    score_lo: float
+    score_hi: float
+
+    @property
+    def timing_trust(self) -> str:
+        return str(self.evaluation.timing_trust)
+
+
+def leaders(contest: Contest) -> list[ContestLeader]:
+    """The best of each participant for each board that is not in question, as on leaderboards.
 
     To find them the database reads every judging that counts. So they are cached until a judging ends on a device of
     the contest, somebody joins or staff decide something. Other changes are seen after `KEPT_S` at most.
     """
-    key = f"contest-leaders:{contest.pk}:{_fingerprint(contest)}"
-    found: dict[int, int] | None = caches["boards"].get(key)
+    key = f"contest-leading:{contest.pk}:{_fingerprint(contest)}"
+    found: dict[int, tuple[int, float, float, float]] | None = caches["boards"].get(key)
     if found is None:
-        board = [F("task_version__task"), F("device_kind"), F("who")]
-        place = Window(RowNumber(), partition_by=board, order_by=[counted().desc(), F("finished"), F("pk")])
-        sound = _sound(accepted(contest)).that_count("who")
-        best = sound.order_by().annotate(place=place).filter(place=1)
-        found = dict(best.values_list("pk", "who"))
+        best = leading(accepted(contest), "task_version__task", "device_kind", "who")
+        found = {row.evaluation_id: (who, row.score, row.score_lo, row.score_hi) for (_, _, who), row in best.items()}
         caches["boards"].set(key, found, KEPT_S)
-    return [(found[row.pk], row) for row in _sound(_readable(Evaluation.objects.filter(pk__in=found)))]
-
-
-def _sound(rows: Any) -> Any:
-    """Without what is under review, or was taken down."""
-    return rows.filter(no_open_gate(), submission__moderation=Moderation.OK)
+    shown = Evaluation.objects.filter(pk__in=found, submission__moderation=Moderation.OK)
+    return [ContestLeader(who, row, *figures) for row in _readable(shown) for who, *figures in [found[row.pk]]]
 
 
 def _fingerprint(contest: Contest) -> str:
@@ -170,20 +183,22 @@ def _fingerprint(contest: Contest) -> str:
 def best_entries(contest: Contest, count: int) -> Iterator[tuple[int, int, int, Evaluation]]:
     """Task, device kind, key of the participant and judging.
 
-    The best `count` different programs of each participant on each board. Texts that differ in names of variables have
-    other tokens, but mostly one compiled code.
+    The best `count` different programs of each participant on each board. Those in question take no place of these; as
+    many of them are judged as well, because staff may confirm them until the end. Texts that differ in names of
+    variables have other tokens, but mostly one compiled code.
     """
-    taken, seen = Counter[tuple[int, int, int]](), defaultdict[tuple[int, int, int], set[str]](set)
-    rows = accepted(contest).that_count("who").order_by(counted().desc(), "finished", "pk")
-    for row in rows.iterator(chunk_size=500):
-        board = (row.task_version.task_id, row.device_kind_id, row.who)
-        names = {row.submission.source_key or row.submission.blob_id, row.object_key} - {""}
-        if taken[board] == count:
-            continue
-        if names.isdisjoint(seen[board]):
-            taken[board] += 1
-            yield (*board, row)
-        seen[board] |= names
+    shown = defaultdict[tuple[int, int, int], list[Evaluation]](list)
+    for item in accepted(contest).select_related("submission__method").order_by("finished", "pk"):
+        shown[item.task_version.task_id, item.device_kind_id, item.who].append(item)
+    programs = Programs(item for items in shown.values() for item in items)
+    for board, items in shown.items():
+        taken, seen = Counter[bool](), set[Name]()
+        for row in best_rows(items, programs):
+            names = names_of(row.evaluation, tokens=True)
+            if taken[row.under_review] < count and names.isdisjoint(seen):
+                taken[row.under_review] += 1
+                yield (*board, row.evaluation)
+            seen |= names
 
 
 def begin(contest: Contest) -> None:

@@ -155,10 +155,11 @@ def _so_far(contest: Contest) -> Lines:
         return {}
     names = {row.key: str(row) for row in contest.participants.select_related("account", "team")}
     found: Lines = {}
-    for who, row in leaders(contest):
-        if who not in names:  # the account was deleted a moment ago
+    for leader in leaders(contest):
+        row = leader.evaluation
+        if leader.who not in names:  # the account was deleted a moment ago
             continue
-        line = _line(names[who], row, row.submission, row)
+        line = _line(names[leader.who], leader, row.submission, row)
         found.setdefault((row.task_version.task_id, row.device_kind_id), []).append(line)
     return found
 

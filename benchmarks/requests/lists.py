@@ -14,8 +14,8 @@ from django.db.models import Count, Exists, F, IntegerField, OuterRef, Q, QueryS
 from django.db.models.functions import Coalesce
 from django.http import Http404
 
-from ..boards.confirmations import no_open_gate
 from ..boards.labels import is_ranked
+from ..boards.rows import leading
 from ..harness import Verdict
 from ..models import (
     ConfigResult,
@@ -40,14 +40,13 @@ Reader = User | AnonymousUser
 class RequestAnswer:
     """The best verified kernel on a device kind.
 
-    `row` has score and interval: a Standing, or where nothing is ranked the evaluation. `first` is of the first
-    configuration.
+    `row` is a Standing, which is not saved where nothing is ranked. `first` is of the first configuration.
     """
 
     device: DeviceKind
     wanted: bool
     evaluation: Evaluation
-    row: Any
+    row: Standing
     entries: int
     first: ConfigResult | None
 
@@ -153,7 +152,7 @@ def answers_of(request: KernelRequest) -> list[RequestAnswer]:
     if request.task is None or request.is_hidden:
         return []
     ranked = is_ranked(request.task.labels)
-    best: Mapping[int, Standing | Evaluation] = _leaders(request) if ranked else _best_unranked(request)
+    best = _leaders(request) if ranked else _best_unranked(request)
     counted = dict(
         answerable(request)
         .order_by()
@@ -161,14 +160,13 @@ def answers_of(request: KernelRequest) -> list[RequestAnswer]:
         .annotate(n=Count("submission", distinct=True))
         .values_list("device_kind", "n")
     )
-    firsts = _first_configs(row.evaluation if isinstance(row, Standing) else row for row in best.values())
+    firsts = _first_configs(row.evaluation for row in best.values())
     wanted = {kind.pk for kind in request.device_kinds.all()}
     found = []
     for kind in device_kinds():
         if (row := best.get(kind.pk)) is not None:
-            evaluation = row.evaluation if isinstance(row, Standing) else row
-            first = firsts.get(evaluation.pk)
-            found.append(RequestAnswer(kind, kind.pk in wanted, evaluation, row, counted.get(kind.pk, 0), first))
+            first = firsts.get(row.evaluation_id)
+            found.append(RequestAnswer(kind, kind.pk in wanted, row.evaluation, row, counted.get(kind.pk, 0), first))
     return sorted(found, key=lambda answer: not answer.wanted)
 
 
@@ -178,10 +176,10 @@ def _leaders(request: KernelRequest) -> Mapping[int, Standing]:
     return {row.device_kind_id: row for row in ordered.filter(rank=1)}
 
 
-def _best_unranked(request: KernelRequest) -> Mapping[int, Evaluation]:
-    rows = answerable(request).filter(no_open_gate(), ruleset__name=settings.KBENCH_RULESET).that_count()
-    first = rows.filter(device_kind=OuterRef("device_kind")).order_by(counted().desc(), "pk").values("pk")[:1]
-    return {row.device_kind_id: row for row in rows.filter(pk=Subquery(first)).with_holder()}
+def _best_unranked(request: KernelRequest) -> Mapping[int, Standing]:
+    """The first entry that is not in question, as if there were a board."""
+    rows = answerable(request).filter(ruleset__name=settings.KBENCH_RULESET)
+    return {device_kind: row for (device_kind,), row in leading(rows, "device_kind").items()}
 
 
 def _first_configs(evaluations: Any) -> dict[int, ConfigResult]:

@@ -74,7 +74,7 @@ def test_contests_compare_what_counts() -> None:
     first = enter("olga", earlier(replayed(1.80)), "// a\n")
     best = enter("olga", replayed(1.70), "// b\n")
     again(first, replayed(1.50))
-    assert [row for _, row in finals.leaders(contest)] == [best]
+    assert [leader.evaluation for leader in finals.leaders(contest)] == [best]
     assert [round(row.score or 0.0, 2) for *_, row in finals.best_entries(contest, 2)] == [1.70, 1.50]
 
 
