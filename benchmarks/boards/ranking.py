@@ -14,6 +14,7 @@ from ..harness import what_counts
 from ..states import TIMINGS
 
 Key = TypeVar("Key", bound=Hashable)
+HALF_WIDTH_MAX = 0.10  # as `max_half_width` of the rules: one judging that is less sure is NOISY, several pooled can be
 
 
 def what_reaches(score: float, lo: float, hi: float, trust: str) -> float:
@@ -23,7 +24,10 @@ def what_reaches(score: float, lo: float, hi: float, trust: str) -> float:
 
 @dataclass(frozen=True)
 class Entry(Generic[Key]):
-    """One score with its interval on a board. `trust` says how its time is known."""
+    """One score with its interval on a board. `trust` says how its time is known.
+
+    Contested is one whose judgings are so far apart that the site judges it itself.
+    """
 
     key: Key
     score: float
@@ -31,6 +35,7 @@ class Entry(Generic[Key]):
     hi: float
     verified_at: datetime
     trust: str = ""
+    is_contested: bool = False
 
     @property
     def counts(self) -> float:
@@ -38,7 +43,13 @@ class Entry(Generic[Key]):
 
     @property
     def reaches(self) -> float:
-        return what_reaches(self.score, self.lo, self.hi, self.trust)
+        reaches = what_reaches(self.score, self.lo, self.hi, self.trust)
+        return min(reaches, self.counts * (1 + HALF_WIDTH_MAX))
+
+    @property
+    def shares_from(self) -> float:
+        """What an entry must reach to share the rank of this one, if this one is the first of its group."""
+        return self.counts if self.is_contested else max(self.lo, self.counts * (1 - HALF_WIDTH_MAX))
 
 
 def rank(entries: Iterable[Entry[Key]]) -> dict[Key, int]:
@@ -48,7 +59,9 @@ def rank(entries: Iterable[Entry[Key]]) -> dict[Key, int]:
     entry (overlap itself is not transitive). A group shares the rank 1 + entries above it; inside, what is known best
     and then what was verified first comes first. The interval of a bound is moved down to what counts of it, so that
     its gap takes it into no better group. A bound shares the rank of replayed entries by the same rule as a replayed
-    one, and is listed behind them.
+    one, and is listed behind them. Whoever makes one code fast at one time and slow at another gets a wide interval, in
+    which half of the board would be equal: intervals count up to HALF_WIDTH_MAX to either side, and of a contested
+    entry's rank have their share only those that reach its score itself.
     """
     ranks: dict[Key, int] = {}
     for group in _groups(entries):
@@ -61,10 +74,14 @@ def _place_in_group(entry: Entry[Key]) -> tuple[int, datetime]:
     return (TIMINGS.index(entry.trust) if entry.trust in TIMINGS else 0), entry.verified_at
 
 
+def _place(entry: Entry[Key]) -> tuple[float, bool, datetime, float]:
+    return -entry.counts, entry.is_contested, entry.verified_at, -entry.lo
+
+
 def _groups(entries: Iterable[Entry[Key]]) -> list[list[Entry[Key]]]:
     groups: list[list[Entry[Key]]] = []
-    for entry in sorted(entries, key=lambda entry: (-entry.counts, entry.verified_at, -entry.lo)):
-        if groups and entry.reaches >= groups[-1][0].lo:
+    for entry in sorted(entries, key=_place):
+        if groups and entry.reaches >= groups[-1][0].shares_from:
             groups[-1].append(entry)
         else:
             groups.append([entry])

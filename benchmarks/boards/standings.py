@@ -293,10 +293,13 @@ def _rank_board(evaluation: Evaluation, *, tells: bool = True) -> None:
     board = Standing.objects.board(
         evaluation.ruleset_id, evaluation.task_version_id, evaluation.device_kind_id
     ).ranked()
-    columns = ("pk", "score", "score_lo", "score_hi", "verified_at", "rank", "evaluation__timing_trust")
+    columns = ("pk", "score", "score_lo", "score_hi", "verified_at", "rank", "is_contested", "evaluation__timing_trust")
     rows = list(board.select_related("evaluation").only(*columns))
     ranks = rank(
-        Entry(row.pk, row.score, row.score_lo, row.score_hi, row.verified_at, row.evaluation.timing_trust)
+        Entry(
+            *(row.pk, row.score, row.score_lo, row.score_hi, row.verified_at),
+            *(row.evaluation.timing_trust, row.is_contested),
+        )
         for row in rows
     )
     moved = [row for row in rows if row.rank != ranks[row.pk]]

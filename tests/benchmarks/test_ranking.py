@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.boards.ranking import Entry, baseline_scores, rank
-from benchmarks.harness import SpeedupEstimate, pooled
+from benchmarks.boards.ranking import HALF_WIDTH_MAX, Entry, baseline_scores, rank
+from benchmarks.harness import SpeedupEstimate, default_rules, pooled
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @st.composite
 def boards(draw):
-    rows = st.tuples(st.floats(0.1, 50), st.floats(0, 0.3), st.integers(0, 1000))
+    rows = st.tuples(st.floats(0.1, 50), st.floats(0, 0.3), st.integers(0, 1000), st.booleans())
     return [
-        Entry(key, score, score * (1 - width), score * (1 + width), START + timedelta(minutes=minute))
-        for key, (score, width, minute) in enumerate(draw(st.lists(rows, max_size=30)))
+        Entry(key, score, score * (1 - width), score * (1 + width), START + timedelta(minutes=minute), "", contested)
+        for key, (score, width, minute, contested) in enumerate(draw(st.lists(rows, max_size=30)))
     ]
 
 
@@ -67,6 +67,19 @@ def test_overlap_with_the_second_alone_is_not_enough():
     assert rank([entry("a", 2.0), entry("b", 1.85), entry("c", 1.7)]) == {"a": 1, "b": 1, "c": 3}
 
 
+def test_an_interval_counts_up_to_the_width_that_one_judging_may_have():
+    assert default_rules().score.max_half_width == HALF_WIDTH_MAX
+    wide, others = entry("wide", 3.0, 2.0), [entry("b", 2.75, 0.0), entry("c", 2.0, 0.1), entry("d", 1.3, 0.1)]
+    assert rank([wide, *others]) == {"wide": 1, "b": 1, "c": 3, "d": 4}
+    assert rank([*others, entry("wide", 1.7, 1.5)]) == {"b": 1, "c": 2, "wide": 3, "d": 4}
+
+
+def test_only_who_reaches_its_score_shares_the_rank_of_a_contested_entry():
+    contested = replace(entry("contested", 2.0), is_contested=True)
+    assert rank([contested, entry("b", 1.95), entry("c", 1.85)]) == {"contested": 1, "b": 1, "c": 3}
+    assert rank([entry("a", 2.05), contested, entry("c", 1.85)]) == {"a": 1, "contested": 1, "c": 1}
+
+
 def test_inside_a_group_the_earlier_stands_first():
     assert list(rank([entry("late", 2.0, minute=9), entry("early", 1.95, minute=1)])) == ["early", "late"]
 
@@ -103,7 +116,7 @@ def test_who_avoids_being_replayed_has_no_first_place_to_himself(trust):
 
 def test_a_wide_interval_leads_as_far_whatever_is_above():
     above = known("above", 2.20, 2.00, 2.22, "audited", minute=1)
-    noisy = known("noisy", 1.70, 1.70, 2.04, "replayed", minute=2)
+    noisy = known("noisy", 1.85, 1.85, 2.04, "replayed", minute=2)
     for trust in ("audited", "replayed"):
         assert rank([noisy, replace(above, trust=trust, score=2.0)]) == {"above": 1, "noisy": 1}
 
