@@ -73,8 +73,12 @@ def standings_renew(evaluation: Evaluation, programs: Programs | None = None) ->
 
 
 def board_renew(accepted: Sequence[Evaluation]) -> None:
-    """Write a whole board again. `accepted` are all its accepted evaluations; nobody is told who lost a place."""
+    """Write a whole board again, whatever stood there. `accepted` are all its accepted evaluations.
+
+    Nobody is told who lost a place.
+    """
     hold_boards(accepted[0])
+    _board_of(accepted[0]).delete()
     programs = Programs()
     for evaluation in {holder_of(item): item for item in accepted}.values():
         _write_holder(evaluation, programs)

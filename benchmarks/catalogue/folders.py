@@ -18,6 +18,7 @@ from django.db.models import Max
 from benchmarks.services import submission_create
 from benchmarks.switches import switch_is_on
 
+from ..boards.labels import is_ranked
 from ..harness import (
     LANGUAGES,
     Config,
@@ -32,6 +33,7 @@ from ..harness import (
     load_rules,
     load_suite,
 )
+from ..judgings.recording import boards_of_task
 from ..models import DeviceKind, Evaluation, Method, RuleSet, StoredTask, Submission, Suite, Task, TaskVersion
 from ..states import MethodKind, Origin, Priority, Switch, TaskVersionStatus
 from .difficulty import difficulty_of
@@ -204,10 +206,10 @@ def task_sync(spec: TaskSpec) -> str | None:
     """The rows of one task: `created`, `renewed` with a version more, or None where nothing that counts differs."""
     suite, _ = Suite.objects.get_or_create(slug=spec.suite, defaults={"title": spec.suite})
     difficulty, facts = difficulty_of(spec)
+    key: dict[str, Any] = {"suite": suite, "op": spec.op, "direction": spec.direction}
+    labels_before = Task.objects.filter(**key).values_list("labels", flat=True).first()
     task, created = Task.objects.update_or_create(
-        suite=suite,
-        op=spec.op,
-        direction=spec.direction,
+        **key,
         defaults={
             "title": spec.title,
             "summary": spec.summary,
@@ -219,6 +221,8 @@ def task_sync(spec: TaskSpec) -> str | None:
             "listed": True,
         },
     )
+    if labels_before is not None and is_ranked(labels_before) != is_ranked(spec.labels):
+        boards_of_task(task)
     active = task.versions.filter(status=TaskVersionStatus.ACTIVE).first()
     if active is not None and active.content_sha256 == spec.content_sha256:
         return None

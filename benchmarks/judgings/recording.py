@@ -20,6 +20,7 @@ from ..models import (
     Evaluation,
     StageResult,
     Standing,
+    Task,
     TaskVersion,
 )
 from ..states import EvaluationReason
@@ -162,18 +163,38 @@ def boards_complete() -> None:
 
     One task version at a time, which may be interrupted, and beside judgings that end meanwhile.
     """
-    board_of = {name: OuterRef(name) for name in ("ruleset", "task_version", "device_kind")}
-    rows = Standing.objects.filter(**board_of)
-    accepted = Evaluation.objects.full().filter(verdict=Verdict.PASS)
-    empty = accepted.filter(~Exists(rows)).order_by().values_list("task_version", flat=True).distinct()
-    for version in TaskVersion.objects.filter(Q(boards_due=True) | Q(pk__in=empty)).order_by("pk"):
+    empty = _accepted().filter(~_has_rows()).order_by().values_list("task_version", flat=True).distinct()
+    _boards_write(TaskVersion.objects.filter(Q(boards_due=True) | Q(pk__in=empty)))
+
+
+def boards_of_task(task: Task) -> None:
+    """Write anew all boards of a task, whose labels say something else of ranks now."""
+    task.versions.update(boards_due=True)  # if this is interrupted, the next start goes on
+    _boards_write(task.versions.all())
+
+
+def _boards_write(versions: QuerySet[TaskVersion]) -> None:
+    for version in versions.order_by("pk"):
         with transaction.atomic():
             boards_marked([version.pk])
-            for board in _boards_of(version, accepted if version.boards_due else accepted.filter(~Exists(rows))):
+            if version.boards_due:
+                Standing.objects.filter(task_version=version).delete()  # also where nothing may stand any more
+            accepted = _accepted() if version.boards_due else _accepted().filter(~_has_rows())
+            for board in _boards_of(version, accepted):
                 board_renew(board)
                 timed = ConfigResult.objects.filter(evaluation__in=board, eager_us__isnull=False)
                 _baselines_update(board[0], timed.exclude(group="hidden").values_list("group", "key"))
             TaskVersion.objects.filter(pk=version.pk).update(boards_due=False)
+
+
+def _accepted() -> QuerySet[Evaluation]:
+    rows: QuerySet[Evaluation] = Evaluation.objects.full().filter(verdict=Verdict.PASS)
+    return rows
+
+
+def _has_rows() -> Exists:
+    board_of = {name: OuterRef(name) for name in ("ruleset", "task_version", "device_kind")}
+    return Exists(Standing.objects.filter(**board_of))
 
 
 def _boards_of(version: TaskVersion, accepted: QuerySet[Evaluation]) -> Iterable[list[Evaluation]]:

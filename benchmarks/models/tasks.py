@@ -74,7 +74,7 @@ class TaskVersion(models.Model):
 
     `boards_mark` is another one as soon as something on its boards may have changed (`standings.hold_boards`), and is
     never written otherwise: what is kept of a board is kept under its mark (`boards.selectors.kept`). `boards_due`: a
-    migration asks for its boards to be written anew (`judgings.recording.boards_complete`).
+    migration, or a change of its task's labels, asks for its boards to be written anew (`judgings.recording`).
     """
 
     task = models.ForeignKey(Task, on_delete=models.PROTECT, related_name="versions")
