@@ -14,6 +14,7 @@ from benchmarks.accounts import ownership
 from benchmarks.boards import contradictions, same_code, selectors, standings
 from benchmarks.boards.selectors import board_records
 from benchmarks.harness import Source, source_key, timing_revision
+from benchmarks.judgings.recording import boards_complete
 from benchmarks.models import CodeBlob, Evaluation, Method, RuleSet, Standing, Submission
 from benchmarks.moderation import decisions
 from benchmarks.states import ActionKind, Visibility
@@ -195,15 +196,19 @@ def test_records_read_the_names_of_a_long_chain_once(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_migration_leaves_one_row_of_each_text_without_an_account() -> None:
+def test_an_upgrade_leaves_one_row_of_each_text_without_an_account_and_no_gap_in_the_ranks() -> None:
     """The best one stays. Until then each submission had its own row."""
     first, last = (factories.judged_on_gpu(replayed(score), text=SAME) for score in (2.0, 3.0))
-    row = Standing.objects.get()
+    honest = enter("honest", replayed(1.5))
+    row = Standing.objects.get(evaluation__submission__owner=None)
     for number, item in enumerate((first, last)):
         row.pk, row.holder, row.rank, row.evaluation = None, f"submission:{number}", 2 - number, item
         row.save()
     Standing.objects.filter(holder__startswith="text:").delete()
+    Standing.objects.filter(evaluation=honest).update(rank=3)
     call_command("migrate", "benchmarks", "0049", verbosity=0)
     call_command("migrate", "benchmarks", verbosity=0)
-    left = Standing.objects.get()
+    left = Standing.objects.exclude(evaluation=honest).get()
     assert (left.holder, left.evaluation) == (f"text:{last.submission.blob_id}", last)
+    boards_complete()
+    assert Standing.objects.get(evaluation=honest).rank == 2
