@@ -47,27 +47,35 @@ def _latest_invalidated(board: BoardKey) -> list[int]:
     return list(dict(reversed(rows)).values())
 
 
-def awaiting_on(board: BoardKey) -> list[Standing]:
+@dataclass(frozen=True)
+class AwaitingEntries:
+    """The first of those that wait, and how many there are."""
+
+    rows: list[Standing]
+    count: int
+
+
+def awaiting_on(board: BoardKey) -> AwaitingEntries:
     """Entries of older versions or rules that wait for being judged as the board is, the best first.
 
-    One per holder, the newest; nothing for a board that is itself an old one. The entries are looked up before what
-    was judged here, because a database left to itself looks through the whole board for each.
+    One per holder, the newest if it is ranked there; nothing for a board that is itself an old one. The entries are
+    looked up before what was judged here, because a database left to itself looks through the whole board for each.
     """
     if board.version.status != TaskVersionStatus.ACTIVE or board.ruleset.name != settings.KBENCH_RULESET:
-        return []
+        return AwaitingEntries([], 0)
     versions = TaskVersion.objects.filter(task=board.version.task_id, number__lte=board.version.number)
     older = Standing.objects.filter(task_version__in=list(versions.values_list("pk", flat=True)))
     older = older.filter(device_kind=board.device).exclude(task_version=board.version, ruleset=board.ruleset)
     newest_last = older.listable().order_by("task_version__number", "ruleset__created", "pk")
-    entries = list(newest_last.values_list("holder", "pk", "evaluation__submission"))
-    judged_here = _judged_on(board, [submission for _, _, submission in entries])
-    waiting = {holder: pk for holder, pk, submission in entries if submission not in judged_here}
-    rows = Standing.objects.filter(pk__in=list(waiting.values())).with_context()
-    return list(
-        rows.select_related(
-            "task_version", "ruleset", "evaluation__submission__owner", "evaluation__submission__team"
-        ).order_by(counted("evaluation__").desc(), "pk")
-    )
+    entries = list(newest_last.values_list("holder", "pk", "under_review", "evaluation__submission"))
+    judged_here = _judged_on(board, [submission for *_, submission in entries])
+    newest = {holder: (pk, held) for holder, pk, held, submission in entries if submission not in judged_here}
+    waiting = [pk for pk, is_under_review in newest.values() if not is_under_review]
+    rows = Standing.objects.filter(pk__in=waiting).with_context()
+    rows = rows.select_related(
+        "task_version", "ruleset", "evaluation__submission__owner", "evaluation__submission__team"
+    ).order_by(counted("evaluation__").desc(), "pk")
+    return AwaitingEntries(list(rows[:PAGE_ROWS]), len(waiting))
 
 
 def _judged_on(board: BoardKey, submissions: list[int]) -> set[int]:

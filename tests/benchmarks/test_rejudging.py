@@ -245,12 +245,12 @@ def test_entries_of_an_older_version_wait_below_the_new_board(entries, renewed, 
     new = renewed()
     board = Board(new, entries[0])
     assert new.number == 2
-    assert [row.score for row in review.awaiting_on(board)] == [5.0, 4.5, 4.0, 3.5, 3.0]
-    assert review.awaiting_on(Board(entries[0].task_version, entries[0])) == []
+    assert [row.score for row in review.awaiting_on(board).rows] == [5.0, 4.5, 4.0, 3.5, 3.0]
+    assert review.awaiting_on(Board(entries[0].task_version, entries[0])).rows == []
     assert not Standing.objects.filter(task_version=new).exists()
     start(Wanted(older_versions=True))
     drain(judge_next, speedup=2.0)
-    assert review.awaiting_on(board) == []
+    assert review.awaiting_on(board).rows == []
     assert Standing.objects.filter(task_version=new).count() == 5
     assert Standing.objects.filter(task_version=entries[0].task_version).count() == 5
     assert count(rules, older_versions=True) == 0
@@ -274,7 +274,7 @@ def test_entries_of_older_rules_wait_and_are_judged_once(entries, start, setting
     new = RuleSet.objects.create(name="rk-9", title="Nine", text=rules.text, sha256=rules.sha256)
     board = Board(entries[0].task_version, entries[0])
     board.ruleset = new
-    assert len(review.awaiting_on(board)) == 5
+    assert review.awaiting_on(board).count == 5
     batch = rejudging.batch_create(Wanted(), new, by=staff, reason="New rules.", expected=5)
     rejudging.advance()
     assert {row.ruleset for row in again()} == {new}
