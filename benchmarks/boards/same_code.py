@@ -20,6 +20,7 @@ Name = tuple[str, str]  # what kind of key it is, and the key
 _ANYBODY = ""  # in the place of an owner
 _COLUMNS = {"text": "submission__blob", "object": "object_key", "tokens": "submission__source_key"}
 _OWNERS = ("submission__owner", "submission__former_owner")
+_ROUNDS_MAX = 4  # of looking for what has a name in common with what was found
 GONE = {"text": "source_sha256", "object": "object_key"}  # of what is remembered of deleted judgings
 
 
@@ -58,12 +59,8 @@ def program_of(evaluation: Evaluation, *others: Evaluation) -> list[Evaluation]:
     ours = [verdict.value for verdict in Verdict if verdict.ours]
     known = rows.exclude(verdict="").exclude(verdict__in=ours)
     known = known.exclude(reason=EvaluationReason.QUICK, verdict=Verdict.PASS)
-    names = set[Name]().union(*(names_of(item, tokens=True) for item in (evaluation, *others)))
-    new = set(names)
-    while new:
-        keys = known.filter(having(new, _COLUMNS)).order_by().values_list(*_COLUMNS.values()).distinct()
-        new = set[Name]().union(*map(_named, keys)) - names
-        names |= new
+    its = set[Name]().union(*(names_of(item, tokens=True) for item in (evaluation, *others)))
+    names = _connected(its, _groups(_named(keys) for keys in _rows_about(its, known, _COLUMNS.values())))
     rows = known.filter(having(names, _COLUMNS)).select_related("submission__method")
     return list(rows.defer("report", "error_internal").order_by("finished", "pk"))
 
@@ -152,18 +149,30 @@ def own_names_of_many(judgings: list[Evaluation], board: QuerySet[Evaluation]) -
     """The names of many of a board at once, with tokens, by their keys. Of what has no owner there are its own."""
     mine = Q(submission__owner__in={item.submission.owner_id for item in judgings} - {None})
     mine |= Q(submission__former_owner__in={item.submission.former_owner for item in judgings} - {None})
-    new, names, rows = set[Name]().union(*(names_of(item, tokens=True) for item in judgings)), set[Name](), set[Any]()
-    while new:
-        names |= new
-        known = board.filter(having(new, _COLUMNS), mine).order_by()
-        rows.update(found := set(known.values_list(*_OWNERS, *_COLUMNS.values()).distinct()))
-        new = set[Name]().union(*(_named(keys) for _, _, *keys in found)) - names
+    names = set[Name]().union(*(names_of(item, tokens=True) for item in judgings))
     own = defaultdict[Any, list[set[Name]]](list)
-    for owner, gone, *keys in rows:
+    for owner, gone, *keys in _rows_about(names, board.filter(mine), (*_OWNERS, *_COLUMNS.values())):
         own[owner or gone].append(_named(keys))
     groups = {owner: _groups(its) for owner, its in own.items()}
     whose = {item.pk: item.submission.owner_id or item.submission.former_owner for item in judgings}
     return {item.pk: _connected(names_of(item, tokens=True), groups.get(whose[item.pk], {})) for item in judgings}
+
+
+def _rows_about(names: set[Name], known: QuerySet[Evaluation], columns: Iterable[str]) -> set[Any]:
+    """Values of the columns, of which those of `_COLUMNS` are last, of all that have to do with these names.
+
+    Texts of which each has a compiled code in common with the next one are not followed one by one: after a few rounds
+    whatever is known is read at once, and there may be more among the rows than have to do with these names.
+    """
+    rows, asked, new, columns = set[Any](), set[Name](), set(names), tuple(columns)
+    for _ in range(_ROUNDS_MAX):
+        found = set(known.filter(having(new, _COLUMNS)).order_by().values_list(*columns).distinct())
+        rows |= found
+        asked |= new
+        new = set[Name]().union(*(_named(keys[-len(_COLUMNS) :]) for keys in found)) - asked
+        if not new:
+            return rows
+    return set(known.order_by().values_list(*columns).distinct())
 
 
 def _named(keys: Iterable[str]) -> set[Name]:
