@@ -294,9 +294,16 @@ def test_nothing_can_wake_a_candidate_later(run: Run, arguments: str) -> None:
         "319, b'held', 0",  # memfd_create
         "447, 0",  # memfd_secret
         "29, 0, 1 << 20, 0o1600",  # shmget
+        "64, 0, 100, 0o1600",  # semget
+        "68, 0, 0o1600",  # msgget
+        "240, b'name', 66, 384, None",  # mq_open
+        "206, 1, ctypes.create_string_buffer(8)",  # io_setup
+        "253",  # inotify_init
+        "294, 0",  # inotify_init1
+        "300, 0, 0",  # fanotify_init
     ],
 )
-def test_no_candidate_gets_memory_that_no_limit_counts(run: Run, arguments: str, gpu: bool) -> None:
+def test_no_candidate_gets_what_no_limit_of_its_own_counts(run: Run, arguments: str, gpu: bool) -> None:
     refused = "ctypes.get_errno() in ({errno.EPERM}, {errno.ENOSYS})"
     tried = f"{SYSCALLS}print(call({arguments}), {refused.format(errno=errno)})"
     assert run(install(tried, gpu=gpu), candidate_room()) == (0, "-1 True\n")
@@ -312,12 +319,36 @@ def test_a_candidate_cannot_hide_which_memory_it_touches(run: Run) -> None:
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of x86-64")
-def test_a_call_that_nobody_has_listed_does_not_exist_for_a_candidate(run: Run) -> None:
+def test_a_call_that_nobody_has_listed_does_not_exist_for_a_candidate_or_a_builder(run: Run) -> None:
     known = {number for number, _ in NUMBERS.values()}
     probes = {335, 336}  # of the kernel's tracer, which filters do not see; called by anyone else they end the process
     other = [number for number in range(600) if number not in known | probes]
     tried = f"{SYSCALLS}print([n for n in {other} if call(n, 0, 0, 0) != -1 or ctypes.get_errno() != {errno.ENOSYS}])"
     assert run(install(tried), candidate_room()) == (0, "[]\n")
+    assert run(tried, program=builder_program()) == (0, "[]\n")
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of x86-64")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "319, b'held', 0",  # memfd_create
+        "447, 0",  # memfd_secret
+        "29, 0, 1 << 20, 0o1600",  # shmget
+        "64, 0, 100, 0o1600",  # semget
+        "68, 0, 0o1600",  # msgget
+        "240, b'name', 66, 384, None",  # mq_open
+        "53, 1, 1, 0, ctypes.create_string_buffer(8)",  # socketpair
+        "206, 1, ctypes.create_string_buffer(8)",  # io_setup
+        "294, 0",  # inotify_init1
+        "300, 0, 0",  # fanotify_init
+        "444, ctypes.create_string_buffer(8), 8, 0",  # landlock_create_ruleset
+        "162",  # sync
+    ],
+)
+def test_no_builder_gets_what_no_limit_of_its_own_counts(run: Run, arguments: str) -> None:
+    tried = f"{SYSCALLS}print(call({arguments}), ctypes.get_errno() in ({errno.EPERM}, {errno.ENOSYS}))"
+    assert run(tried, program=builder_program()) == (0, "-1 True\n")
 
 
 def test_the_numbers_of_system_calls_are_those_of_the_kernels_headers() -> None:

@@ -2,8 +2,9 @@
 
 Profiles: `builder` (compilers and trusted children: they may start processes), `gpu` (the same for children that open
 a GPU) and `candidate` (one process that may start threads and nothing else). What is denied kills the process where an
-honest kernel never asks, and answers EPERM where a library might. On a processor a candidate may make the calls of a
-list alone; any other does not exist for it. Covered: x86-64 and aarch64. Not covered: arguments behind pointers.
+honest kernel never asks, and answers EPERM where a library might. Builders, and candidates on a processor, may make the
+calls of a list alone; any other does not exist for them. Covered: x86-64 and aarch64. Not covered: arguments behind
+pointers, and calls of a process with a GPU's driver that are in no list here.
 """
 
 import errno
@@ -12,7 +13,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from .system_calls import ALLOWED, NUMBERS
+from .system_calls import ALLOWED, BUILDING, NUMBERS, OTHERS
 
 _LOAD_WORD, _JUMP_EQUAL, _JUMP_SET, _RETURN = 0x20, 0x15, 0x45, 0x06
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
@@ -66,8 +67,11 @@ _NEVER = [
     "acct",
 ]
 _NO_NETWORK = ["socket", "connect", "bind", "listen"]
-# Pages of such files are in no folder of limited size, in no address space and in no process's resident memory.
-_UNCOUNTED_MEMORY = ["memfd_create", "memfd_secret", "shmget"]
+# What these calls make is in no folder of limited size, in no address space and in no process's resident memory.
+_UNCOUNTED_MEMORY = ["memfd_secret", "shmget", "semget", "msgget", "mq_open"]
+_FILES_IN_MEMORY = ["memfd_create"]
+# Of these a machine, or a user in all sandboxes together, has few.
+_OF_THE_MACHINE = ["io_setup", "inotify_init", "inotify_init1", "fanotify_init"]
 _NO_PROCESSES = ["fork", "vfork", "execve", "execveat"]
 _ASKED_BY_LIBRARIES = [
     "seccomp",
@@ -80,9 +84,9 @@ _ASKED_BY_LIBRARIES = [
     "pidfd_open",
 ]
 # As root a sandboxed process owns the machine's devices that it sees, and its log: their rights stay as they are.
-_RIGHTS = [name for name in NUMBERS if "chmod" in name or "chown" in name or "xattr" in name]
+_RIGHTS = [name for name in OTHERS if "chmod" in name or "chown" in name or "xattr" in name]
 # Whatever can have a signal or a piece of work come later, when the process has been stopped.
-_WAKE_UPS = ["timer_create", "timer_settime", "setitimer", "alarm", "mq_open", "mq_notify", "io_setup", "io_submit"]
+_WAKE_UPS = ["timer_create", "timer_settime", "setitimer", "alarm", "mq_notify", "io_submit"]
 # The same where an argument decides: name: (which argument, the values that are refused).
 _WAKE_UP_ARGUMENTS: dict[str, tuple[int, tuple[int, ...]]] = {
     # F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ (of which a user has so much in all)
@@ -114,20 +118,25 @@ def candidate_program(*, gpu: bool = False) -> bytes:
     return _program(
         allow=() if gpu else tuple(ALLOWED),
         kill=[*_NEVER, *_NO_NETWORK, *_NO_PROCESSES, "socketpair"],
-        refuse=[*_ASKED_BY_LIBRARIES, *_UNCOUNTED_MEMORY, *_RIGHTS, *_WAKE_UPS],
+        refuse=[*_ASKED_BY_LIBRARIES, *_FILES_IN_MEMORY, *_UNCOUNTED_MEMORY, *_OF_THE_MACHINE, *_RIGHTS, *_WAKE_UPS],
         refuse_arguments=_WAKE_UP_ARGUMENTS | ({} if gpu else {"madvise": (2, (_MERGEABLE, *_UNMARKING))}),
         threads_only=True,
     )
 
 
 def builder_program() -> bytes:
-    """For compilers and trusted children: they start processes, but have no network, tracing or uncounted memory."""
-    return _program(kill=_NEVER, refuse=[*_NO_NETWORK, *_UNCOUNTED_MEMORY, *_RIGHTS], threads_only=False)
+    """For compilers and trusted children: they start processes, but may make the calls of a list alone."""
+    return _program(
+        allow=(*ALLOWED, *BUILDING),
+        kill=_NEVER,
+        refuse=[*_NO_NETWORK, "socketpair", *_FILES_IN_MEMORY, *_UNCOUNTED_MEMORY, *_OF_THE_MACHINE, *_RIGHTS],
+        threads_only=False,
+    )
 
 
 def gpu_program() -> bytes:
-    """As `builder_program`, for trusted children on a GPU: the driver demands a local socket, and gets it."""
-    return _program(kill=_NEVER, refuse=_RIGHTS, threads_only=False, local_sockets=True)
+    """For trusted children on a GPU, whose driver makes calls that nobody has listed, and demands a local socket."""
+    return _program(kill=_NEVER, refuse=[*_UNCOUNTED_MEMORY, *_RIGHTS], threads_only=False, local_sockets=True)
 
 
 def _program(
