@@ -11,7 +11,7 @@ from .compilers.builds import Build, build_with, workshop
 from .compilers.gxx import machine_fingerprint
 from .compilers.identity import object_key, source_key
 from .compilers.lexing import literal_spans
-from .compilers.python_syntax import syntax_problem
+from .compilers.python_syntax import SyntaxProblem, python_tree, syntax_problem
 from .compilers.static_checks import StaticCheck, check_source
 from .compilers.toolchain import Compilation, Workshop, digest, host_compiler, host_compiler_version, torch_folder
 from .compilers.tvm_ffi import tvm_ffi_version
@@ -141,6 +141,7 @@ __all__ = [
     "StaticCheck",
     "Step",
     "SupervisorError",
+    "SyntaxProblem",
     "TaskError",
     "TaskSpec",
     "TensorArgument",
@@ -202,6 +203,7 @@ __all__ = [
     "prepare_task",
     "processor",
     "profile",
+    "python_tree",
     "read_alike",
     "read_file",
     "remove_scratch",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..harness import ForeignTask, NotTaken, TaskError, TooMuch, clean_text, read_file, syntax_problem
+from ..harness import ForeignTask, NotTaken, SyntaxProblem, TaskError, TooMuch, clean_text, python_tree, read_file
 
 FILE_BYTES_MAX = 256 << 10
 UNNAMED = "unnamed"
@@ -129,9 +129,9 @@ def read_text(path: Path, folder: Path, bytes_max: int = FILE_BYTES_MAX) -> str:
 
 def parsed(source: str, file: str) -> ast.Module:
     """Raises Unreadable with the line where Python does not understand it, or where it is nested too deeply."""
-    if (problem := syntax_problem(source)) is not None:
-        raise Unreadable(f"{file}:{problem.line}: {problem.message}")
-    module = ast.parse(source)
+    module = python_tree(source)
+    if isinstance(module, SyntaxProblem):
+        raise Unreadable(f"{file}:{module.line}: {module.message}")
     level: list[ast.AST] = [module]
     for _ in range(_NESTING_MAX):
         if any(isinstance(node, ast.Constant) and _is_endless(node.value) for node in level):

@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from ..harness import DTYPES, LANGUAGES, Source, TaskSpec, UsageError, definition_of, syntax_problem, tvm_ffi_version
+from ..harness import (
+    DTYPES,
+    LANGUAGES,
+    Source,
+    SyntaxProblem,
+    TaskSpec,
+    UsageError,
+    definition_of,
+    python_tree,
+    tvm_ffi_version,
+)
 from .records import slug
 
 _FILES_MAX, _BYTES_MAX = 64, 1 << 20
@@ -375,9 +385,10 @@ def _in_order(entry: str, files: Mapping[str, str]) -> list[str]:
 
 
 def _imported(name: str, text: str) -> Iterator[str]:
-    if (problem := syntax_problem(text)) is not None:
-        raise UsageError(f"{name}.py:{problem.line}: {problem.message}")
-    for node in ast.walk(ast.parse(text)):
+    tree = python_tree(text)
+    if isinstance(tree, SyntaxProblem):
+        raise UsageError(f"{name}.py:{tree.line}: {tree.message}")
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (item.name.partition(".")[0] for item in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:

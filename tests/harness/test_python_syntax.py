@@ -1,32 +1,39 @@
-"""Texts that take Python's parser much memory or time are parsed in a process that has little of both."""
+"""Python texts are parsed in a process of little memory and time: whoever asks, one text has one outcome."""
 
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import pytest
 
 from benchmarks.harness import (
+    Paths,
     Source,
     SupervisorError,
+    SyntaxProblem,
     check_source,
     default_rules,
     default_suites,
     find_task,
+    python_tree,
     syntax_problem,
 )
-from benchmarks.harness.compilers import python_syntax
+from benchmarks.harness.compilers import builds, python_syntax
 
 RULES = default_rules()
 ROOT = Path(__file__).parents[2]
 DOTTED = "def forward(x, w, b):\n    return x\nimport " + 35_000 * "a." + "a\n"  # of 262,144 bytes: 18.7 GB, 90 s
 MARKS = "def forward(x, w, b):\n    return x\na" + 10_000 * "\u0300\u0316" + " = 1\n"  # of 262,144 bytes: 150 s
-TEXTS = {"memory": DOTTED, "time": MARKS}
+# of 40,036 bytes: 434 MB, which a build may take
+HALF_DOTTED = "def forward(x, w, b):\n    return x\nimport " + 20_000 * "a." + "a\n"
+TEXTS = {"memory": DOTTED, "half as much memory": HALF_DOTTED, "time": MARKS}
 # Builds as the worker does; a second thread stands for its signs of life.
 BUILDS = """
 import resource, sys, tempfile, threading, time
 from pathlib import Path
-from benchmarks.harness import Paths, Source, default_rules
+from agents.evolve.verifiers.static import StaticVerifier
+from benchmarks.harness import Paths, Source, default_rules, default_suites, find_task
 from benchmarks.harness.compilers import builds
 from benchmarks.importers import records
 
@@ -42,6 +49,7 @@ def beats():
         last = now
 
 thread = threading.Thread(target=beats)
+task = find_task(default_suites(), "mnist_linear_relu/forward")
 with tempfile.TemporaryDirectory() as folder:
     for name in ("scratch", "cache/builds", "cache/headers"):
         (Path(folder) / name).mkdir(parents=True)
@@ -50,6 +58,8 @@ with tempfile.TemporaryDirectory() as folder:
     try:
         if way == "importers":
             records.parsed(text, "posted.py")
+        elif way == "verifier":
+            StaticVerifier().look(text, "triton", task)
         else:
             builds.build(Source(text, way), default_rules(), Paths(Path(folder)))
     finally:
@@ -59,17 +69,16 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, max(gaps))
 """
 
 
-@pytest.mark.parametrize("way", ["triton", "python", "importers"])
+@pytest.mark.parametrize("way", ["triton", "python", "importers", "verifier"])
 @pytest.mark.parametrize("name", TEXTS)
 def test_no_python_text_takes_the_memory_or_the_time_of_the_judge(root: Path, way: str, name: str) -> None:
-    """Of a worker, or of the site where definitions are posted.
+    """Of a worker, of a search, or of the site where definitions are posted.
 
     The parser ran in the worker itself: a text of the largest size took 19 GB, or stopped all its threads for minutes.
     """
     text = TEXTS[name]
-    if way != "importers":
-        task = find_task(default_suites(), "mnist_linear_relu/forward")
-        assert way == "python" or check_source(Source(text, way), task, RULES).problem is None
+    task = find_task(default_suites(), "mnist_linear_relu/forward")
+    assert check_source(Source(text, "triton"), task, RULES).problem is None
     (root / "text.py").write_text(text)
     done = subprocess.run(
         [sys.executable, "-c", BUILDS, way, str(root / "text.py")],
@@ -86,16 +95,61 @@ def test_no_python_text_takes_the_memory_or_the_time_of_the_judge(root: Path, wa
         assert longest_gap_s < 0.5, f"the worker stood still for {longest_gap_s:.1f} s"
 
 
-@pytest.mark.parametrize("head", ["", "x = 1\n" * 2000], ids=["here", "in a process"])
+@pytest.mark.parametrize("head", ["", "x = 1\n" * 2000], ids=["short", "long"])
 @pytest.mark.parametrize(
     ("text", "column", "message"),
     [("x = (\n", 5, "'(' was never closed"), ("a b\n", 3, "invalid syntax"), ("x = 1\0\n", 1, "null bytes")],
 )
 def test_a_problem_has_its_place(head: str, text: str, column: int, message: str) -> None:
-    found = syntax_problem(head + text)
-    assert found is not None
-    line = 1 if "null" in message else 1 + head.count("\n")
-    assert (found.line, found.column, message in found.message) == (line, column, True), found
+    for found in (syntax_problem(head + text), python_tree(head + text)):
+        assert isinstance(found, SyntaxProblem)
+        line = 1 if "null" in message else 1 + head.count("\n")
+        assert (found.line, found.column, message in found.message) == (line, column, True), found
+        assert not found.is_too_much
+
+
+def deeper(frames: int, text: str) -> bool:
+    return deeper(frames - 1, text) if frames else syntax_problem(text) is None
+
+
+def test_what_python_parses_does_not_depend_on_who_asks() -> None:
+    """Python counts the frames of its caller, three for each, against the nesting of a text."""
+    texts = [f"x = {terms * '1+'}1\n" for terms in range(200, 3400, 400)]
+    outcomes = [deeper(0, text) for text in texts]
+    assert [deeper(600, text) for text in texts] == outcomes
+    assert set(outcomes) == {True, False}
+
+
+@pytest.mark.sandbox
+def test_a_build_does_not_depend_on_the_stack_of_the_worker(root: Path) -> None:
+    text = f"def forward(x, w, b):\n    return x\ny = {2200 * '1+'}1  # {uuid.uuid4()}\n"
+
+    def built(frames: int, where: Path) -> builds.Build:
+        if frames:
+            return built(frames - 1, where)
+        return builds.build(Source(text, "triton"), RULES, Paths(where))
+
+    for name in ("one", "other"):
+        (root / name / "scratch").mkdir(parents=True)
+    first, second = built(0, root / "one"), built(500, root / "other")
+    assert (first.exit_code, first.log) == (second.exit_code, second.log)
+
+
+def test_a_tree_for_reading_is_of_any_text_of_usual_depth_and_size() -> None:
+    text = 1000 * "def f(x):\n    return x + 1\n"
+
+    def deep(frames: int) -> object:
+        return deep(frames - 1) if frames else python_tree(text)
+
+    assert not isinstance(deep(600), SyntaxProblem)
+
+
+def test_what_is_too_much_for_the_parser_is_told_from_what_is_wrong() -> None:
+    for text in (HALF_DOTTED, "-" * 8000 + "1", f"x = {2950 * '1+'}1\n"):
+        found = python_tree(text)
+        assert isinstance(found, SyntaxProblem)
+        assert found.is_too_much
+        assert found.message.rstrip()[-1] != ":"
 
 
 @pytest.mark.parametrize("size", [100, 100_000])

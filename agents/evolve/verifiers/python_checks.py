@@ -6,20 +6,16 @@ Not covered: what runs only on a GPU; such a source is never accepted here.
 import ast
 from collections.abc import Iterator
 
-from benchmarks.harness import TaskSpec
+from benchmarks.harness import SyntaxProblem, TaskSpec, python_tree
 
 from .doubts import Doubt
 
 
 def python_doubts(text: str, task: TaskSpec) -> Iterator[Doubt]:
     """Ends in a doubt whatever is found: a text says too little of a Triton kernel."""
-    try:
-        module = ast.parse(text)
-    except SyntaxError as error:
-        yield Doubt("compile", f"Python cannot parse this: {error.msg}", error.lineno, certain=True)
-        return
-    except (ValueError, RecursionError, MemoryError) as error:  # a null character, or nested too deeply
-        yield Doubt("compile", f"Python cannot parse this: {error}", certain=True)
+    module = python_tree(text)
+    if isinstance(module, SyntaxProblem):
+        yield Doubt("compile", module.message, module.line, certain=not module.is_too_much)
         return
     entry = [item for item in module.body if isinstance(item, ast.FunctionDef) and item.name == task.direction]
     if len(entry) == 1 and not _takes(entry[0], len(task.argument_names)):

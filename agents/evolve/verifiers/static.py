@@ -5,6 +5,7 @@ doubt about; with a single doubt it abstains. Not covered: what the compiler fin
 does when it runs.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
@@ -51,7 +52,7 @@ class StaticVerifier:
         return cls()
 
     async def judge(self, source: str, language: str, task: TaskSpec) -> VerifierOpinion:
-        return self.look(source, language, task)
+        return await asyncio.to_thread(self.look, source, language, task)
 
     def look(self, source: str, language: str, task: TaskSpec) -> VerifierOpinion:
         """The same at once."""

@@ -1,8 +1,9 @@
-"""Whether Python can parse a text, found out in a process of limited memory and time where the text is long.
+"""Whether Python can parse a text, found out in a process of limited memory and time.
 
 The parser keeps each prefix of `import a.a.a`, and brings names with many marks into one form in a time that grows with
-the square: a text of the largest size took 19 GB or minutes, and no thread of the process ran meanwhile. Whoever parses
-a stranger's text asks here first. Not covered: what the text means.
+the square: a text of the largest size took 19 GB or minutes, and no thread of the process ran meanwhile. It also counts
+the frames of its caller against the nesting of a text, so it is asked below as many frames each time. Whoever parses a
+stranger's text does it here (`tests/test_parsed_texts.py`). Not covered: what the text means.
 """
 
 import ast
@@ -11,35 +12,52 @@ import json
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import SupervisorError
 
-_SHORT_BYTES = 8 << 10  # a text of this size takes 20 MB and a few milliseconds at worst
-_SECONDS, _MEMORY_BYTES = 1, 512 << 20
 _WAIT_S = 120.0  # on a machine that has no time
 
 
-def _asked(text: str) -> list[Any] | None:
-    """Line, column and message of what is wrong. Its source also runs in the process with limits."""
+@dataclass(frozen=True)
+class _Limits:
+    memory_bytes: int
+    processor_s: float
+    frames: int  # of Python's stack, against which it counts the nesting
+
+
+_OF_A_BUILD = _Limits(512 << 20, 1.0, 1000)
+# What is parsed in this process too takes as much of it as of the other one, and meanwhile no other thread runs. Its
+# stack may be a little deeper.
+_TO_BE_READ = _Limits(256 << 20, 0.5, 900)
+
+
+def _asked(text):  # type: ignore[no-untyped-def]  # runs in the process with limits, which imports little
+    """Line, column and message of what is wrong, and whether that is only too much for the parser."""
     try:
-        ast.parse(text)
+        compile(text, "<unknown>", "exec", 0x400)  # ast.PyCF_ONLY_AST
     except SyntaxError as error:
-        return [error.lineno or 1, error.offset or 1, error.msg]
-    except (ValueError, RecursionError, MemoryError) as error:
-        return [1, 1, f"Python cannot parse this: {error}"]
+        return [error.lineno or 1, error.offset or 1, error.msg, False]
+    except RecursionError as error:
+        return [1, 1, f"Python cannot parse this: {error}", True]
+    except ValueError as error:
+        return [1, 1, f"Python cannot parse this: {error}", False]
+    except MemoryError:
+        return [1, 1, "", True]
     return None
 
 
 _LIMITED = f"""
-import ast, json, resource, sys
-from typing import Any
+import json, resource, signal, sys
 {inspect.getsource(_asked)}
-resource.setrlimit(resource.RLIMIT_AS, ({_MEMORY_BYTES}, {_MEMORY_BYTES}))
-resource.setrlimit(resource.RLIMIT_CPU, ({_SECONDS}, {_SECONDS} + 1))
+text = sys.stdin.buffer.read().decode("utf-8", "surrogatepass")
+memory_bytes, processor_s, frames = json.loads(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-print(json.dumps(_asked(sys.stdin.buffer.read().decode("utf-8", "surrogatepass"))))
+signal.setitimer(signal.ITIMER_PROF, processor_s)
+sys.setrecursionlimit(frames)
+print(json.dumps(_asked(text)))
 """
 
 
@@ -50,25 +68,38 @@ class SyntaxProblem:
     line: int
     column: int
     message: str
+    is_too_much: bool = False  # for the parser, as it is limited here: it may be Python
 
 
 def syntax_problem(text: str) -> SyntaxProblem | None:
     """None if Python parses it, with little memory and in a short time. Raises SupervisorError if the machine fails."""
-    data = text.encode("utf-8", "surrogatepass")
-    found = _asked(text) if len(data) <= _SHORT_BYTES else _asked_with_limits(data)
-    return None if found is None else SyntaxProblem(*found)
+    return _problem(text, _OF_A_BUILD)
 
 
-def _asked_with_limits(data: bytes) -> list[Any] | None:
-    command = [sys.executable, "-I", "-S", "-c", _LIMITED]
+def python_tree(text: str) -> ast.Module | SyntaxProblem:
+    """The text as a tree, for reading in this process. Its limits are lower than those of a build."""
+    problem = _problem(text, _TO_BE_READ)
+    if problem is not None:
+        return problem
+    with ThreadPoolExecutor(1) as beside:  # where no frames of the caller count
+        return beside.submit(ast.parse, text).result()
+
+
+def _problem(text: str, limits: _Limits) -> SyntaxProblem | None:
+    told = json.dumps([limits.memory_bytes, limits.processor_s, limits.frames])
+    command, data = [sys.executable, "-I", "-S", "-c", _LIMITED, told], text.encode("utf-8", "surrogatepass")
     try:
         done = subprocess.run(command, input=data, capture_output=True, timeout=_WAIT_S, check=False)
     except subprocess.TimeoutExpired as error:
         raise SupervisorError(f"parsing a text took longer than {_WAIT_S:.0f} s") from error
     if done.returncode == -signal.SIGKILL:
         raise SupervisorError("the process that parses a text was killed")
+    too_much = f"parsing this takes more than {limits.processor_s:g} s or {limits.memory_bytes >> 20} MiB"
     try:
-        found: list[Any] | None = json.loads(done.stdout)
+        found = json.loads(done.stdout)
     except ValueError:
-        return [1, 1, f"parsing this takes more than {_SECONDS} s or {_MEMORY_BYTES >> 20} MiB"]
-    return found
+        return SyntaxProblem(1, 1, too_much, is_too_much=True)
+    if found is None:
+        return None
+    line, column, message, is_too_much = found
+    return SyntaxProblem(line, column, message or f"{too_much}, or it is nested too deeply", is_too_much)
