@@ -82,7 +82,7 @@ class Nursery:
                 if pid := number.begin.read(20):
                     child.__dict__["pid"] = int(pid)
                     if not isolation.tasks_are_limited():
-                        watch(int(pid), room.tasks, log)
+                        watch(int(pid), log, tasks=room.tasks)
                     return child
             child.kill()
             self.is_refused, self.may_fork = True, False

@@ -125,7 +125,7 @@ def test_who_ends_the_process_that_watches_changes_nothing(tmp_path: Path) -> No
     first.kill()
     first.wait()
     sleeper = subprocess.Popen(["/bin/sh", "-c", "sleep 60 & sleep 60 & wait"], start_new_session=True)
-    crowd.watch(sleeper.pid, 1, log)
+    crowd.watch(sleeper.pid, log, tasks=1)
     assert sleeper.wait(30) == -signal.SIGKILL
     assert "more than 1 processes" in log.read_text()
     assert crowd._watcher() is not first

@@ -1,12 +1,15 @@
-"""Bounds how many processes and threads a sandbox has at a time, where the system's kernel does not.
+"""Bounds how many processes, threads and names of files a sandbox has at a time, where the system's kernel does not.
 
 Linux counts a user's processes for each user namespace, so a limit that is set inside bubblewrap holds for one sandbox
 (`isolation.py`); but it holds for nobody whom the machine knows as root, and without bubblewrap it counts whatever else
-the user runs. There a process beside the supervisor counts twenty times a second and ends what has too many: `watch`
-starts it, and this file is also its script. Standard library only. Not covered: what is started in between.
+the user runs. Of a folder in memory it counts the pages of files, and bubblewrap sets no limit of their number: a
+symbolic link takes a kilobyte of the kernel's memory and no page. So a process beside the supervisor counts twenty
+times a second and ends what has too many: `watch` starts it, and this file is also its script. Standard library only.
+Not covered: what is started or made in between, and names without bubblewrap.
 """
 
 import functools
+import itertools
 import json
 import os
 import select
@@ -24,23 +27,29 @@ _POLL_S = 0.05
 _LOOK_AT_LEAST_S = 1.0  # at every sandbox, however little has changed on the machine
 _NEW_TASKS = 32  # on the machine since the last look; fewer cannot be what it is for
 _ROUNDS_MAX = 1000  # of ending a tree that grows meanwhile
+_FOLDERS_IN_MEMORY = ("/tmp", "/dev/shm")  # noqa: S108 - of the sandboxes
 _LINE_MAX_BYTES = 4096  # so much is written at once, whoever else writes
 _one_thread = threading.Lock()
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Crowd:
     """A sandbox. `pidfd` means its first process, whatever number that gets."""
 
     pid: int
     pidfd: int
-    limit: int
+    tasks: int | None
+    names: int | None
     log: Path
+    folders: tuple[str, ...] = ()  # in memory, once they are known
 
 
-def watch(pid: int, limit: int, log: Path) -> None:
-    """From now on the process and all that it starts end once they are more than `limit`; `log` then says so."""
-    line = json.dumps({"pid": pid, "limit": limit, "log": str(log)}).encode() + b"\n"
+def watch(pid: int, log: Path, *, tasks: int | None = None, names: int | None = None) -> None:
+    """From now on the process and all that it starts end once they are more than `tasks`; `log` then says so.
+
+    So they do with more than `names` in one of the folders that they have in memory.
+    """
+    line = json.dumps({"pid": pid, "tasks": tasks, "names": names, "log": str(log)}).encode() + b"\n"
     if len(line) > _LINE_MAX_BYTES:
         raise ValueError(f"the path of the log is too long: {log}")
     with _one_thread:
@@ -80,6 +89,23 @@ def tasks_below(pid: int, limit: int) -> int:
         if count > limit:
             break
     return count
+
+
+def folders_in_memory(pid: int) -> tuple[str, ...]:
+    """As we see those of the sandbox that bubblewrap makes as `pid`; none before they are there."""
+    for inner in itertools.islice(tree_of(pid), 1, 3):  # its first process, and the one that this has started
+        with suppress(OSError):
+            found = {f"/proc/{inner}/root{folder}": folder for folder in _FOLDERS_IN_MEMORY}
+            if all(os.stat(place).st_dev != os.stat(ours).st_dev for place, ours in found.items()):
+                return tuple(found)
+    return ()
+
+
+def _names_in(folder: str) -> int:
+    with suppress(OSError):
+        found = os.statvfs(folder)
+        return found.f_files - found.f_ffree
+    return 0
 
 
 def tree_of(pid: int) -> Iterator[int]:
@@ -151,11 +177,11 @@ def _state(pid: int) -> str:
         return "X"
 
 
-def _end(item: _Crowd) -> None:
+def _end(item: _Crowd, why: str) -> None:
     """Says so first: once the child is gone, its supervisor reads the log."""
     with suppress(OSError):
         log = os.open(item.log, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK)
-        os.write(log, f"\nended: it had more than {item.limit} processes and threads\n".encode())
+        os.write(log, f"\nended: it had more than {why}\n".encode())
         os.close(log)
     end_tree(item.pid)
 
@@ -176,28 +202,40 @@ def _main() -> None:
             watched |= {item.pidfd: item for item in map(_registered, whole) if item is not None}
         tasks, now_s = _tasks_of_the_machine(), time.monotonic()
         least = min(least, tasks)
-        if tasks - least >= _NEW_TASKS or now_s - looked_s >= _LOOK_AT_LEAST_S:
-            _look(watched)
+        is_crowded = tasks - least >= _NEW_TASKS or now_s - looked_s >= _LOOK_AT_LEAST_S
+        _look(watched, at_tasks=is_crowded)
+        if is_crowded:
             looked_s, least = now_s, tasks
 
 
 def _registered(line: bytes) -> _Crowd | None:
     data = json.loads(line)
     try:
-        return _Crowd(data["pid"], os.pidfd_open(data["pid"]), data["limit"], Path(data["log"]))
+        return _Crowd(data["pid"], os.pidfd_open(data["pid"]), data["tasks"], data["names"], Path(data["log"]))
     except ProcessLookupError:
         return None
 
 
-def _look(watched: dict[int, _Crowd]) -> None:
+def _look(watched: dict[int, _Crowd], *, at_tasks: bool) -> None:
     for item in list(watched.values()):
         is_gone = bool(_readable(item.pidfd).poll(0))
-        if not is_gone and tasks_below(item.pid, item.limit) > item.limit:
-            _end(item)
-            is_gone = True
-        if is_gone:
+        why = "" if is_gone else _too_many(item, at_tasks=at_tasks)
+        if why:
+            _end(item, why)
+        if is_gone or why:
             os.close(item.pidfd)
             del watched[item.pidfd]
+
+
+def _too_many(item: _Crowd, *, at_tasks: bool) -> str:
+    """What a sandbox has too many of."""
+    if item.names is not None and not item.folders:
+        item.folders = folders_in_memory(item.pid)
+    if item.names is not None and any(_names_in(folder) > item.names for folder in item.folders):
+        return f"{item.names} names in a folder"
+    if at_tasks and item.tasks is not None and tasks_below(item.pid, item.tasks) > item.tasks:
+        return f"{item.tasks} processes and threads"
+    return ""
 
 
 def _readable(fd: int) -> select.poll:

@@ -2,8 +2,8 @@
 
 A `Room` says what a child may see and use; `spawn` starts it there. Without bubblewrap the same limits, filter and
 empty environment apply, but the child sees the machine's files and network: `Isolation.strong` is False then. The
-number of processes and threads is limited by Linux, or counted (`crowd.py`) where its limit does not hold. Not
-covered: memory of many processes together (a build may use `memory_bytes` in each of its processes).
+number of processes and threads is limited by Linux, or counted (`crowd.py`) where its limit does not hold, as names of
+files are. Not covered: memory of many processes together (a build may use `memory_bytes` in each of its processes).
 """
 
 import base64
@@ -52,6 +52,7 @@ _DEVICE_LINKS = {
 }
 # An examination with torch.compile needs 8, and numpy starts a thread for each core in every process of Python
 TASKS_MAX = 256 + 4 * (os.cpu_count() or 1)
+_NAMES_MAX = 20_000  # in one folder in memory: each takes a kilobyte of the kernel's, and ending it takes time
 _STACK_BYTES = 64 << 20
 _KILL_WAIT_S = 30.0  # a driver first ends what the process left on a GPU
 # Python ignores its own variables in isolated mode, so a child looks at ours
@@ -278,8 +279,7 @@ def spawn(
         )
     if strong and filter_program and seccomp.supported():
         os.close(fds[-1])
-    if not is_limited:
-        watch(process.pid, room.tasks, log)
+    watch(process.pid, log, tasks=None if is_limited else room.tasks, names=_NAMES_MAX if strong else None)
     return Child(process, log, wrapped=strong)
 
 
