@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness import default_suites, find_task
-from benchmarks.harness.compilers.listings import _own_functions, _ptx, _remarks, count_instructions, sorted_functions
+from benchmarks.harness.compilers.listings import (
+    _listing,
+    _own_functions,
+    _own_ptx,
+    _ptx,
+    _remarks,
+    count_instructions,
+    sorted_functions,
+)
 from benchmarks.harness.errors import AuditBroken, UsageError
 from benchmarks.harness.gpu.profiler import _between_marks
 from benchmarks.harness.profiles import bottleneck, metrics, ncu_tables, records, text
@@ -245,8 +253,8 @@ def test_functions_that_were_launched_come_first_in_a_listing() -> None:
     lines = ["\t.target\tsm_90a", "\t\tFunction : _Z3onePf", "A", "\t\tFunction : _ZN1x8multiplyILi1EEEv", "B"]
     name = records.base_name("void <unnamed>::x::multiply<1>(<unnamed>::Product)")
     assert name == "multiply"
-    assert sorted_functions(lines, {name}) == [lines[0], *lines[3:], *lines[1:3]]
-    assert sorted_functions(["only"], {name}) == ["only"]
+    assert list(sorted_functions("\n".join(lines).encode(), {name})) == [lines[0], *lines[3:], *lines[1:3]]
+    assert list(sorted_functions(b"only", {name})) == ["only"]
 
 
 def test_the_short_form_is_at_most_400_tokens_and_begins_with_what_matters() -> None:
@@ -324,6 +332,9 @@ def test_remarks_of_the_compiler_are_told_once_and_by_line() -> None:
 def test_ptx_stands_in_a_build_as_text(tmp_path: Path) -> None:
     binary = tmp_path / "k.so"
     binary.write_bytes(b"\x7fELF\0\0.version 9.0\n.target sm_90a\n.entry k()\n\t.loc 1 2 3\n\tret;\n\0\xff\0")
-    assert _ptx(binary) == [".version 9.0", ".target sm_90a", ".entry k()", "\tret;"]
+    text = _ptx(binary)
+    assert isinstance(text, bytes)
+    shown = _listing("ptx", map(_own_ptx, sorted_functions(text, ()))).text
+    assert shown.split("\n") == [".version 9.0", ".target sm_90a", ".entry k()", "\tret;"]
     binary.write_bytes(b"\x7fELF\0")
     assert getattr(_ptx(binary), "reason", None) == "the build holds none"

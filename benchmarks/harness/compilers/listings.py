@@ -1,16 +1,18 @@
 """Assembly for reading: PTX and SASS of a CUDA build, the assembly and the vectoriser's remarks of a C++ source.
 
-All tools run in the sandbox of a compiler, and what they print is cut. What a missing tool would have said is told as
-missing. Not covered: Triton, whose kernels are compiled where they run.
+All tools run in the sandbox of a compiler. What they print, and what a build holds, can be anything: it is read line by
+line, until enough is shown or too much was read. What a missing tool would have said is told as missing. Not covered:
+Triton, whose kernels are compiled where they run.
 """
 
 import re
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from itertools import islice, zip_longest
 from pathlib import Path
 
 from ..errors import SupervisorError
@@ -25,11 +27,15 @@ from .nvcc import cuda_folder
 from .toolchain import MODULE
 
 _SHOWN_CHARS = 96 * 1024
-_READ_CHARS = 32 << 20
+_READ_BYTES = 32 << 20  # of a build with PTX, or of SASS
+_READ_CHARS = 8 << 20  # of assembly, of which our kernels have less than one million
+_LINES_MAX = 200_000  # read for one listing; our kernels have 17,000 lines of assembly
+_FUNCTIONS_MAX = 10_000  # that are put in order
 _REMARKS_MAX = 120
 _ENCODING = re.compile(r"/\* 0x[0-9a-f]{16} \*/")
 _PTX = re.compile(rb"\.version [0-9]{1,2}\.[0-9]{1,2}\r?\n\.target sm_[^\0]{1,8000000}")
-_BEGIN = re.compile(r"\t*(?:Function : |// \.globl)")
+_LINE = re.compile(rb"[^\n]+")
+_BEGIN = re.compile(rb"^\t*(?:Function : |// \.globl)[^\n]*", re.MULTILINE)
 _NOT_READ = ("\t.loc", ".global .align 1 .b8 _ZN")  # numbers of lines, and objects of headers
 _FUNCTION = re.compile(r"[A-Za-z_.$][\w.$]{0,500}:")
 _REMARK = re.compile(rf"{MODULE}\.cpp:(\d{{1,6}}):\d{{1,6}}: (optimized|missed): {{1,20}}(.{{1,300}})")
@@ -56,14 +62,14 @@ def read_gpu_build(
     binary: Path, kernels: Collection[str], rules: Rules, paths: Paths, cancelled: CancelCheck
 ) -> Listings:
     """PTX and SASS out of a readable build, the functions called as one of `kernels` first."""
-    found = [("ptx", _ptx(binary)), ("sass", _sass(binary, rules, paths, cancelled))]
-    missing = tuple(f"no {kind.upper()}: {text.reason}" for kind, text in found if isinstance(text, _Missing))
-    return Listings(
-        tuple(
-            _listing(kind, sorted_functions(text, kernels)) for kind, text in found if not isinstance(text, _Missing)
-        ),
-        missing=missing,
-    )
+    found = {"ptx": (_ptx(binary), _own_ptx), "sass": (_sass(binary, rules, paths, cancelled), _own_sass)}
+    listings, missing = [], []
+    for kind, (text, own) in found.items():
+        if isinstance(text, _Missing):
+            missing.append(f"no {kind.upper()}: {text.reason}")
+        else:
+            listings.append(_listing(kind, map(own, sorted_functions(text, kernels))))
+    return Listings(tuple(listings), missing=tuple(missing))
 
 
 @dataclass(frozen=True)
@@ -71,16 +77,18 @@ class _Missing:
     reason: str
 
 
-def _ptx(binary: Path) -> list[str] | _Missing:
+def _ptx(binary: Path) -> bytes | _Missing:
     """As text in a build that is not compressed."""
     with binary.open("rb") as file:
-        texts = _PTX.findall(file.read(_READ_CHARS))
-    lines = [line for text in texts for line in text.decode(errors="replace").split("\n")]
-    own = [line for line in lines if line.strip() and not line.startswith(_NOT_READ)]
-    return own if own else _Missing("the build holds none")
+        texts = [found[0] for found in _PTX.finditer(file.read(_READ_BYTES))]
+    return b"\n".join(texts) if texts else _Missing("the build holds none")
 
 
-def _sass(binary: Path, rules: Rules, paths: Paths, cancelled: CancelCheck) -> list[str] | _Missing:
+def _own_ptx(line: str) -> str | None:
+    return None if line.startswith(_NOT_READ) or not line.strip() else line
+
+
+def _sass(binary: Path, rules: Rules, paths: Paths, cancelled: CancelCheck) -> bytes | _Missing:
     tool = _cuobjdump()
     if tool is None:
         return _Missing("there is no cuobjdump on this machine")
@@ -88,24 +96,31 @@ def _sass(binary: Path, rules: Rules, paths: Paths, cancelled: CancelCheck) -> l
     with workshop(rules, paths, cancelled) as shop:
         shop.give({})
         place, made = shop.scratch, shop.folder / "sass"
-        command = f"PATH={tools}:$PATH {tools}/{tool.name} -sass {library} | head -c {_READ_CHARS} > {place}/sass"
+        command = f"PATH={tools}:$PATH {tools}/{tool.name} -sass {library} | head -c {_READ_BYTES} > {place}/sass"
         room = shop.room({tool.parent: tools, binary: library})
         outcome = shop.make([["sh", "-c", command]], f"{place}/sass", room, made)
         if outcome.exit_code != 0:
             return _Missing(f"cuobjdump failed: {outcome.log[-200:]}")
-        lines = (_ENCODING.sub("", line).rstrip() for line in made.read_text(errors="replace").split("\n"))
-        return list(filter(None, lines))
+        return made.read_bytes()
 
 
-def sorted_functions(lines: Sequence[str], kernels: Collection[str]) -> list[str]:
-    """Those of `kernels` before the others, behind what stands above all functions: a listing is cut at its end."""
-    starts = [place for place, line in enumerate(lines) if _BEGIN.match(line)]
-    if not starts:
-        return list(lines)
-    blocks = [lines[start:end] for start, end in zip(starts, [*starts[1:], len(lines)], strict=True)]
-    mangled = [f"{len(name)}{name}" for name in kernels]
-    blocks.sort(key=lambda block: not any(name in block[0] for name in mangled))
-    return [*lines[: starts[0]], *(line for block in blocks for line in block)]
+def _own_sass(line: str) -> str | None:
+    return _ENCODING.sub("", line).rstrip() or None
+
+
+def sorted_functions(text: bytes, kernels: Collection[str]) -> Iterator[str]:
+    """Lines of those of `kernels` before the others, behind what stands above all functions: a listing is cut."""
+    begins = list(islice(_BEGIN.finditer(text), _FUNCTIONS_MAX))
+    mangled = [f"{len(name)}{name}".encode() for name in kernels]
+    blocks = [
+        (not any(name in begin[0] for name in mangled), begin.start(), following.start() if following else len(text))
+        for begin, following in zip_longest(begins, begins[1:])
+    ]
+    blocks.sort(key=lambda block: block[0])
+    above = (False, 0, begins[0].start() if begins else len(text))
+    for _, start, end in (above, *blocks):
+        for line in _LINE.finditer(text, start, end):
+            yield line[0][:_SHOWN_CHARS].decode(errors="replace")
 
 
 def read_cpp_source(source: Source, rules: Rules, paths: Paths, cancelled: CancelCheck) -> Listings:
@@ -117,9 +132,17 @@ def read_cpp_source(source: Source, rules: Rules, paths: Paths, cancelled: Cance
         with (shop.folder / REMARKS).open(errors="replace") as file:
             told = file.read(_READ_CHARS)
     remarks, _, assembly = told.partition(f"{MODULE}.s\n")
-    own = list(_own_functions(assembly.split("\n")))
-    listings = (_listing("vectorisation", _remarks(remarks.split("\n"))), _listing("assembly", own))
-    return Listings(listings, count_instructions(own))
+    lines = _lines(assembly)
+    own = list(_own_functions(islice(lines, _LINES_MAX)))
+    is_long = len(told) == _READ_CHARS or next(lines, None) is not None
+    missing = ("not all of the assembly: it is too long",) if is_long else ()
+    listings = (_listing("vectorisation", _remarks(_lines(remarks))), _listing("assembly", own))
+    return Listings(listings, count_instructions(own), missing)
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Those that are not empty, one at a time."""
+    return (found[0] for found in re.finditer(r"[^\n]+", text))
 
 
 def count_instructions(lines: Iterable[str]) -> dict[str, int]:
@@ -144,14 +167,20 @@ def _own_functions(lines: Iterable[str]) -> Iterator[str]:
     function: list[str] = []
     own = False
     for line in lines:
-        if _FUNCTION.fullmatch(line.split("#")[0].rstrip()) and not line.startswith(".L"):
+        if _FUNCTION.fullmatch(line.partition("#")[0].rstrip()) and not line.startswith(".L"):
             function, own = [], False
         function.append(line)
         own = own or line.startswith(f"# {MODULE}.cpp:")
         if line.lstrip().startswith(".cfi_endproc"):
             if own:
-                yield from (kept for kept in function if not kept.lstrip().startswith(".cfi_"))
+                yield from _without_frames(function)
             function, own = [], False
+    if own:  # of a text that was cut
+        yield from _without_frames(function)
+
+
+def _without_frames(function: Iterable[str]) -> Iterator[str]:
+    return (line for line in function if not line.lstrip().startswith(".cfi_"))
 
 
 def _remarks(lines: Iterable[str]) -> Iterator[str]:
@@ -165,9 +194,18 @@ def _remarks(lines: Iterable[str]) -> Iterator[str]:
         yield f"line {line}: {'' if kind == 'optimized' else 'not '}vectorised: {text}"
 
 
-def _listing(kind: str, lines: Iterable[str]) -> Listing:
-    text = clean_text("\n".join(lines))
-    return Listing(kind, text[:_SHOWN_CHARS], cut=len(text) > _SHOWN_CHARS)
+def _listing(kind: str, lines: Iterable[str | None]) -> Listing:
+    """Of lines that are not None, until enough are shown or too many were read."""
+    shown, chars, is_cut = [], 0, False
+    for number, line in enumerate(lines):
+        if number == _LINES_MAX or chars > _SHOWN_CHARS:
+            is_cut = True
+            break
+        if line is not None:
+            shown.append(line[:_SHOWN_CHARS])
+            chars += len(shown[-1]) + 1
+    text = clean_text("\n".join(shown))
+    return Listing(kind, text[:_SHOWN_CHARS], cut=is_cut or len(text) > _SHOWN_CHARS)
 
 
 def _cuobjdump() -> Path | None:
