@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks.harness import Paths, Source, default_rules
-from benchmarks.harness.compilers import builds, gxx
+from benchmarks.harness.compilers import builds, gxx, tvm_ffi
 from benchmarks.harness.compilers.builds import Build
 from benchmarks.harness.compilers.gxx import Gxx, prepare_headers
 from benchmarks.harness.compilers.python_module import PythonModule
@@ -40,6 +40,21 @@ def test_another_flag_is_another_build() -> None:
     source = Source("int forward = ;", "cpp")
     other = replace(RULES, compile=replace(RULES.compile, flags=(*RULES.compile.flags, "-DX")))
     assert builds._key(source, RULES, Gxx()) != builds._key(source, other, Gxx())
+
+
+def test_another_version_of_a_library_or_none_is_another_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also for a module, whose extension may include what the text of the module does not."""
+    module = """
+from torch.utils.cpp_extension import load_inline
+fused = load_inline("fused", cpp_sources="#include <tvm/ffi/version.h>")
+"""
+    keys = set[str]()
+    for folder, version in ((Path("there"), "1"), (Path("there"), "2"), (Path("elsewhere"), "2"), (None, None)):
+        monkeypatch.setattr(tvm_ffi, "_folder", lambda folder=folder: folder)
+        monkeypatch.setattr(tvm_ffi, "tvm_ffi_version", lambda version=version: version)
+        keys.add(builds._key(Source(module, "python"), RULES, PythonModule(None)))
+        keys.add(builds._key(Source("#include <tvm/ffi/version.h>", "cpp"), RULES, Gxx()))
+    assert len(keys) == 2 * 3  # whatever its folder is
 
 
 def test_an_error_has_its_line_and_is_remembered(compile_text: Compile) -> None:

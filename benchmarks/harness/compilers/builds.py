@@ -27,7 +27,6 @@ from .nvcc import Nvcc
 from .pruning import make_room, note_use
 from .python_module import PythonModule
 from .toolchain import TOO_LARGE, KernelResources, Toolchain, Workshop, digest, is_of_the_machine
-from .tvm_ffi import tvm_ffi_for
 
 _DOUBTFUL_KEPT_S = 600.0
 _RECORD = "build.json"
@@ -163,8 +162,7 @@ def _size_bytes(made: Path) -> int:
 
 
 def _key(source: Source, rules: Rules, toolchain: Toolchain) -> str:
-    library = tvm_ffi_for(source.text).linking  # nothing where it is not installed
-    return digest(source.language, source.text, str(rules.compile), *toolchain.fingerprint(rules), *library)
+    return digest(source.language, source.text, str(rules.compile), *toolchain.fingerprint(rules))
 
 
 def _fetched(folder: Path, toolchain: Toolchain, shelf: Shelf | None) -> Build | None:

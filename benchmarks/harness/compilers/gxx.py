@@ -37,7 +37,7 @@ from .toolchain import (
     includes,
     packages,
 )
-from .tvm_ffi import Library, tvm_ffi_for
+from .tvm_ffi import Library, tvm_ffi_fingerprint, tvm_ffi_for
 
 TIERS = ("binding", "thin", "stock")  # of headers; all but the last are ours, precompiled
 _FIRST = HEADERS / "first"  # our header as a text, which is included as it is where it could not be precompiled
@@ -71,6 +71,7 @@ class Gxx:
             *_includes("stock"),
             headers_fingerprint(),
             *environment().values(),
+            tvm_ffi_fingerprint(),
             sys.version,
         )
 

@@ -43,7 +43,7 @@ from .toolchain import (
     torch_folder,
     torch_libraries,
 )
-from .tvm_ffi import Library, tvm_ffi_for
+from .tvm_ffi import Library, tvm_ffi_fingerprint, tvm_ffi_for
 
 DEFAULT_TARGET = "sm_90"
 TIERS = ("binding", "thinnest", "thin", "stock")  # of headers
@@ -100,6 +100,7 @@ class Nvcc:
             *_includes("stock"),
             headers_fingerprint(),
             *environment().values(),
+            tvm_ffi_fingerprint(),
             sys.version,
         )
 

@@ -1,7 +1,8 @@
 """The headers and the library of TVM FFI, for sources that include them, where its package is installed.
 
-FlashInfer Trace writes its C++ and CUDA solutions against it. A source asks for it by an include; its text carries the
-package's version (`importers/solution_json.py`), so that another version is another build. Imports nothing of it.
+FlashInfer Trace writes its C++ and CUDA solutions against it. A source asks for it by an include, also one that a
+module puts together, so every key of a build holds the package's version (`tvm_ffi_fingerprint`). Imports nothing of
+it. Not covered: headers that somebody changes without another version.
 """
 
 import functools
@@ -37,6 +38,11 @@ def tvm_ffi_for(text: str) -> Library:
         ("-isystem", headers),
         (f"-L{library}", "-ltvm_ffi"),  # where it is installed a program does not hold: the candidate loads it first
     )
+
+
+def tvm_ffi_fingerprint() -> str:
+    """Of what is installed; empty without it. A build does not depend on its folder."""
+    return f"TVM FFI {tvm_ffi_version()}" if _folder() else ""
 
 
 @functools.cache
