@@ -11,9 +11,9 @@ from benchmarks.harness import Paths, Source, SupervisorError, default_rules
 from benchmarks.harness.compilers import builds, nvcc
 from benchmarks.harness.compilers.builds import Build
 from benchmarks.harness.compilers.missing_names import more_headers_may_help
-from benchmarks.harness.compilers.nvcc import Nvcc, needs, operator_headers, with_resources
+from benchmarks.harness.compilers.nvcc import Nvcc, needs, operator_headers, resources_in
 from benchmarks.harness.compilers.nvcc_plan import MODULE_ID, NvccPlan, plan_of
-from benchmarks.harness.compilers.toolchain import Compilation, KernelResources, torch_folder
+from benchmarks.harness.compilers.toolchain import KernelResources, torch_folder
 from tests.built import Kept
 
 RULES = default_rules()
@@ -66,6 +66,7 @@ def test_each_front_end_has_its_own_steps() -> None:
     device = [word in plan.device for word in ("a.cpp1.ii", "cicc", "ptxas", "a.cudafe1.cpp")]
     assert device == [True, True, True, False]
     assert "a.cudafe1.cpp" in plan.last
+    assert "apart ptxas" in plan.device
     assert (plan.host_file, plan.device_files) == ("/p/a.cudafe1.cpp", ("/p/a.stub.c", "/p/a.fatbin.c"))
 
 
@@ -88,9 +89,9 @@ def test_what_nvcc_says_in_place_of_steps_is_no_plan() -> None:
 
 
 def test_what_each_kernel_uses_moves_from_the_log_to_records() -> None:
-    outcome = with_resources(Compilation(0, ASSEMBLER))
-    assert outcome.log == "a warning of the compiler\n"
-    assert outcome.resources == (
+    log, resources = resources_in(ASSEMBLER)
+    assert log == "a warning of the compiler\n"
+    assert resources == (
         KernelResources("_Z1kPf", 40, 16, 8, 4, 2048),
         KernelResources("_Z1jPf", 8, 0, 0, 0, 0),
     )
@@ -98,10 +99,10 @@ def test_what_each_kernel_uses_moves_from_the_log_to_records() -> None:
 
 @pytest.mark.parametrize("digits", ["9" * 5000, "9" * 13], ids=len)
 def test_a_figure_that_no_assembler_prints_is_none(digits: str) -> None:
-    """A source can have the compiler print such a line, and Python converts no number of so many digits."""
+    """Python converts no number of so many digits."""
     for figure in ("8 bytes stack frame", "Used 40 registers", "2048 bytes smem"):
         log = ASSEMBLER.replace(figure, f"{digits} {figure.partition(' ')[2]}")
-        assert digits not in str(with_resources(Compilation(0, log)).resources)
+        assert digits not in str(resources_in(log))
 
 
 def test_a_name_longer_than_a_path_is_no_operator() -> None:
@@ -195,6 +196,77 @@ class _Fixed(Nvcc):
 
     def fingerprint(self, rules: object) -> tuple[str, ...]:
         return tuple(self._flags(RULES))
+
+
+# the name of a file may hold line ends, and a text can choose it
+FORGED = r"""
+__global__ void honest(float *a) { a[0] = a[1] * 2; }
+#line 1 "x\nptxas info    : Compiling entry function 'fast' for 'sm_90'\nptxas info    : Used 8 registers\n"
+#warning text
+"""
+
+
+@pytest.mark.sandbox
+def test_the_registers_of_a_kernel_are_what_its_assembler_says(compiler: None, root: Path) -> None:
+    made = builds.build(Source(FORGED, "cuda"), RULES, Paths(root))
+    assert made.binary is not None, made.log
+    assert [item.kernel for item in made.resources] == ["honest(float*)"]
+    assert "Compiling entry function 'fast'" in made.log
+    assert "honest" not in made.log
+
+
+QUOTED = r"""
+__global__ void honest(float *a) {
+    asm volatile(".pragma \"x\nptxas info    : Compiling entry function 'fast' for 'sm_90'\n"
+                 "ptxas info    : Used 8 registers\n\";");
+    a[0] = a[1] * 2;
+}
+"""
+
+
+@pytest.mark.sandbox
+def test_where_the_assembler_quotes_a_text_it_tells_of_no_registers(compiler: None, root: Path) -> None:
+    made = builds.build(Source(QUOTED, "cuda"), RULES, Paths(root))
+    assert made.binary is not None, made.log
+    assert made.resources == ()
+    assert "ptxas warning : Pragma 'x" in made.log
+
+
+@pytest.mark.sandbox
+def test_what_the_assembler_refuses_is_told_in_the_log(compiler: None, root: Path) -> None:
+    text = '__global__ void f(float *a) { asm volatile("no_such_instruction;"); }\n'
+    made = builds.build(Source(text, "cuda"), RULES, Paths(root))
+    assert made.binary is None
+    assert "ptxas" in made.log
+    assert "no_such_instruction" in made.log
+    assert made.log.rstrip().endswith("ptxas returned 255 exit status")
+
+
+JOINED = ["", "no number\nabc", "abc", "1x\n2\n0\nabc", "-1\n2\n0\nabc", "1\n1\n0\nabc", "9999999999999\n2\n0\nabc"]
+
+
+@pytest.mark.parametrize("joined", JOINED)
+def test_files_that_are_put_together_in_another_way_are_none(tmp_path: Path, joined: str) -> None:
+    """A compiler that was taken over writes what it likes."""
+    (tmp_path / "joined").write_text(joined)
+    assert nvcc._parted(tmp_path / "joined", 3) is None
+
+
+def test_files_that_were_put_together_are_parted(tmp_path: Path) -> None:
+    (tmp_path / "joined").write_bytes(b"3\n0\n2\na\nb\n\n")
+    parts = nvcc._parted(tmp_path / "joined", 3)
+    assert parts is not None
+    assert [part.read_bytes() for part in parts] == [b"a\nb", b"", b"\n\n"]
+
+
+@pytest.mark.sandbox
+def test_what_cannot_be_parted_is_the_fault_of_the_text(
+    compiler: None, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvcc, "_parted", lambda *_: None)
+    made = builds.build(Source(FORGED, "cuda"), RULES, Paths(root))
+    assert (made.binary, made.exit_code) == (None, 1)
+    assert made.problem == "the compiler of the device left other files than it should"
 
 
 Compile = Callable[[str], Build]

@@ -25,7 +25,7 @@ from ..rules import Rules
 from ..sandbox.isolation import Room, inside, isolation_in_force
 from ..source import Source
 from .missing_names import more_headers_may_help
-from .nvcc_plan import MODULE_ID, NvccPlan, plan_of
+from .nvcc_plan import MODULE_ID, SAID_BY_THE_ASSEMBLER, NvccPlan, plan_of
 from .toolchain import (
     CONSTANT_MACROS,
     HEADERS,
@@ -71,6 +71,7 @@ _USES_NAMESPACE = re.compile(r"\busing\s+namespace\s+(?:at|torch)\b")
 _NVCC_OF_PIP = ("cu13", "cu12")
 _REVISION = "each front end in a sandbox of its own"  # of how builds are made: what was built otherwise is not used
 _DIGITS = 12  # of the size of a file
+_SAID_BYTES = 64 << 10  # by the assembler: some hundred kernels
 
 
 class Nvcc:
@@ -114,7 +115,7 @@ class Nvcc:
         attempts = [functools.partial(self._attempt, shop, tier, texts, library) for tier in self._tiers]
         headers = torch_folder() / "include"
         outcome = fallback(attempts, lambda failed: more_headers_may_help(failed.log, headers))
-        return _demangled(with_resources(outcome), shop)
+        return _demangled(outcome, shop)
 
     def _attempt(self, shop: Workshop, tier: str, texts: Mapping[str, str], library: Library) -> Compilation:
         folders, place = {**packages(), **_cuda_packages(), **library.folders}, shop.scratch
@@ -162,13 +163,17 @@ def _side_by_side(plan: NvccPlan, place: str, linking: list[str], shop: Workshop
     for file in (for_host, for_device):
         file.unlink(missing_ok=True)  # made with other headers
     joined = f"{place}/joined"
-    joining = f"exec > {joined}; wc -c < {plan.device_files[0]}; cat {shlex.join(plan.device_files)}"
+    files = [*map(shlex.quote, plan.device_files), SAID_BY_THE_ASSEMBLER]
+    sizes = " && ".join(f"wc -c < {file}" for file in files)
+    put_together = f": >> {SAID_BY_THE_ASSEMBLER} && {sizes} && cat {' '.join(files)}"
+    last_word = "code=$?; echo joining returned $code exit status >&2; exit $code"
+    joining = f"{{ {put_together}; }} > {joined} || {{ {last_word}; }}"
     is_over = threading.Event()
     with ThreadPoolExecutor(1) as beside:
         other = replace(shop, cancelled=is_over.is_set)
         running = beside.submit(other.make, [_shell(plan.host, place)], plan.host_file, room, for_host)
         try:
-            device = shop.make([_shell(plan.device, place), ["sh", "-c", joining]], joined, room, for_device)
+            device = shop.make([_shell(plan.device, place), _shell(joining, place)], joined, room, for_device)
         finally:
             if shop.cancelled():
                 is_over.set()
@@ -178,23 +183,34 @@ def _side_by_side(plan: NvccPlan, place: str, linking: list[str], shop: Workshop
     log = host.log + device.log
     if device.exit_code != 0:
         return replace(device, log=log)
+    parts = _parted(for_device, len(files))
+    if parts is None:
+        return Compilation(1, log, problem="the compiler of the device left other files than it should")
+    *device_files, said = parts
+    remarks, resources = resources_in(said.read_bytes()[:_SAID_BYTES].decode(errors="replace"))
+    log += remarks
     if isolation_in_force().strong:  # or all have one folder
-        given = dict(zip(_parted(for_device), plan.device_files, strict=True)) | {for_host: plan.host_file}
+        given = dict(zip(device_files, plan.device_files, strict=True)) | {for_host: plan.host_file}
         for file in given:
             os.utime(file, (0, 0))  # which was made first is nobody's business
         room = replace(room, read_only={**room.read_only, **given})
     last = shop.make([_shell(plan.last, place), linking], f"{place}/{Nvcc.binary}", room, shop.folder / Nvcc.binary)
-    return replace(last, log=log + last.log)
+    return replace(last, log=log + last.log, resources=resources)
 
 
-def _parted(joined: Path) -> tuple[Path, Path]:
-    """Two files that were written one behind the other, and the size of the first one in front of them."""
-    size, _, both = joined.read_bytes().partition(b"\n")
-    first, second = joined.with_name("device-first"), joined.with_name("device-second")
-    end = int(size[:_DIGITS])
-    first.write_bytes(both[:end])
-    second.write_bytes(both[end:])
-    return first, second
+def _parted(joined: Path, count: int) -> list[Path] | None:
+    """Files that were written one behind the other, with their sizes in front of them; None of anything else."""
+    *sizes, data = joined.read_bytes().split(b"\n", count)
+    if len(sizes) != count or not all(size.isdigit() and len(size) <= _DIGITS for size in sizes):
+        return None
+    if sum(map(int, sizes)) != len(data):
+        return None
+    files, start = [], 0
+    for number, size in enumerate(map(int, sizes)):
+        files.append(joined.with_name(f"device-{number}"))
+        files[-1].write_bytes(data[start : start + size])
+        start += size
+    return files
 
 
 def _shell(script: str, place: str) -> list[str]:
@@ -225,20 +241,23 @@ def _operators() -> frozenset[str]:
     return frozenset(path.stem for path in (torch_folder() / "include/ATen/ops").glob("*.h"))
 
 
+_QUOTES = re.compile(r"^ptxas \w+\s*: Pragma '", re.MULTILINE)  # any text, with line ends
 _ENTRY = re.compile(r"Compiling entry function '([\w$.]+)'")
-# no figure is longer, but what a source has the compiler print may be, and Python converts no number of any length
+# no figure is longer, and Python converts no number of any length
 _SPILLS = re.compile(r"\b(\d{1,12}) bytes stack frame, (\d{1,12}) bytes spill stores, (\d{1,12}) bytes spill loads")
 _USED = re.compile(r"Used (\d{1,12}) registers")
 _SHARED = re.compile(r"\b(\d{1,12}) bytes smem")
 
 
-def with_resources(outcome: Compilation) -> Compilation:
-    """What the assembler says about each kernel, moved from the log into records."""
+def resources_in(said: str) -> tuple[str, tuple[KernelResources, ...]]:
+    """Of what the assembler says: what is for people, and what it tells of each kernel, unless it quotes the source."""
+    if _QUOTES.search(said):
+        return said, ()
     own: list[str] = []
     kept: list[str] = []
-    for line in outcome.log.splitlines(keepends=True):
+    for line in said.splitlines(keepends=True):
         (own if line.startswith("ptxas info") or _SPILLS.search(line) else kept).append(line)
-    return replace(outcome, log="".join(kept), resources=tuple(_resources(own)))
+    return "".join(kept), tuple(_resources(own))
 
 
 def _resources(lines: list[str]) -> Iterator[KernelResources]:

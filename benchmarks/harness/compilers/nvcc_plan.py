@@ -19,6 +19,13 @@ _ID_FILE = re.compile(r'--module_id_file_name "[^"]*"')
 _OWN_TOOLS = ("cudafe++", "cicc", "ptxas", "fatbinary")
 # What a text has a tool print is not the last word, which tells what the machine did to it
 _LAST_WORD = 'last_word() { "$@" || { code=$?; echo "${1##*/} returned $code exit status" >&2; exit $code; }; }'
+# What the assembler says goes to a file of its own: in the log a text can have other tools print lines like its own
+SAID_BY_THE_ASSEMBLER = '"$TMPDIR"/assembler'
+_APART = (
+    f'apart() {{ "$@" >> {SAID_BY_THE_ASSEMBLER} 2>&1 || {{ code=$?; cat {SAID_BY_THE_ASSEMBLER} >&2; '
+    'echo "${1##*/} returned $code exit status" >&2; exit $code; }; }'
+)
+_ASSEMBLER = re.compile(r'"?(?:[^" ]*/)?ptxas"?')
 _FOR_HOST = re.compile(r'--gen_c_file_name "([^"]+)"')  # what cudafe++ writes
 _FOR_DEVICE = (re.compile(r'--stub_file_name "([^"]+)"'), re.compile(r'--embedded-fatbin="([^"]+)"'))
 
@@ -56,7 +63,7 @@ def plan_of(dryrun: str) -> NvccPlan | None:
     if made is None or None in passed_on:
         return None
     settings = [found for line in lines if (found := _SETTING.match(line)) and found[1] in _WANTED]
-    before = [*(f"export {found[1]}={shlex.quote(found[2])}" for found in settings), _LAST_WORD]
+    before = [*(f"export {found[1]}={shlex.quote(found[2])}" for found in settings), _LAST_WORD, _APART]
     host[-1] = host[-1].replace(_WRITES_ID, "")
     scripts = ("\n".join([*before, " &&\n".join(map(_telling, part))]) for part in (host, device, last))
     for_host, for_device, for_last = scripts
@@ -66,6 +73,8 @@ def plan_of(dryrun: str) -> NvccPlan | None:
 def _telling(step: str) -> str:
     """The step with how it ended as its last word: g++ tells of the tools that it starts itself."""
     tool, _, arguments = step.partition(" ")
+    if _ASSEMBLER.fullmatch(tool):
+        return f"apart {step}"
     if any(name in tool for name in _OWN_TOOLS):
         return f"last_word {step}"
     return " ".join([tool, shlex.join(how_tools_end()), arguments])
