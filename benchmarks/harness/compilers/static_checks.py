@@ -26,10 +26,17 @@ _CLASSES = re.compile(r"^class[ \t]+(\w+)", re.MULTILINE)
 _ENCODING = re.compile(r"\ufeff?[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)", re.ASCII)
 _NO_CODE = re.compile(r"\ufeff?[ \t\f]*(?:#.*)?")
 _UTF_8 = ("utf-8", "utf8", "utf-8-sig")
-_NO_TEXT = re.compile("[\x00-\x08\x0e-\x1f\ufffd]")
-_NO_LAYOUT = re.compile(
-    "[\x0b\x0c]|\r(?!\n)"
-)  # languages disagree whether these end a line, so readers see another one
+_NO_TEXT = re.compile("[\x00-\x08\x0e-\x1f\ufffd\ud800-\udfff]")
+# Languages disagree whether these end a line, so readers see another one
+_NO_LAYOUT = re.compile("[\x0b\x0c\x85\u2028\u2029]|\r(?!\n)")
+_LAYOUT_NAMES = {
+    "\r": "a carriage return without a line feed",
+    "\v": "a vertical tab",
+    "\f": "a form feed",
+    "\x85": "the character U+0085",
+    "\u2028": "the character U+2028",
+    "\u2029": "the character U+2029",
+}
 
 
 @dataclass(frozen=True)
@@ -57,8 +64,8 @@ def _problem(source: Source, task: TaskSpec, rules: Rules) -> str | None:
     if _NO_TEXT.search(source.text):
         return "the source is not text: it contains control characters or bytes that are not UTF-8"
     if found := _NO_LAYOUT.search(source.text):
-        what = {"\r": "a carriage return without a line feed", "\v": "a vertical tab", "\f": "a form feed"}[found[0]]
         line = source.text.count("\n", 0, found.start()) + 1
+        what = _LAYOUT_NAMES[found[0]]
         return f"line {line} contains {what}; end lines with a line feed and separate words with spaces or tabs"
     return _wrong(source, blank(source.text, source.language), task)
 
