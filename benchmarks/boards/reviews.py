@@ -143,6 +143,8 @@ def _is_doubtful(item: Evaluation, programs: Programs) -> bool:
 
     A refusal counts even if it is settled: what has settled it may be deleted as well.
     """
+    if not item.verdict:
+        return False
     if item.verdict != Verdict.PASS:
         return _is_refusal(item) and not Verdict(item.verdict).ours
     return _has_open_gate(item, programs.same_code(item)) if item.gated else False

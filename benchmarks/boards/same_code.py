@@ -69,10 +69,13 @@ def program_of(evaluation: Evaluation, *others: Evaluation) -> list[Evaluation]:
 
 
 def taken_down_of(evaluation: Evaluation, names: set[Name]) -> list[Evaluation]:
-    """Judgings of submissions that staff have moderated, with one of the names, on all boards of the task."""
+    """Judgings of submissions that staff have moderated, with one of the names, on all boards of the task.
+
+    With a verdict or without one: a decision is about the text, and its author may have cancelled the judging since.
+    """
     rows = Evaluation.objects.filter(submission__in=Submission.objects.moderated().order_by().values("pk"))
     rows = rows.filter(having(names, _COLUMNS), task_version__task__versions=evaluation.task_version_id)
-    return list(rows.exclude(verdict="").select_related("submission__method").defer("report", "error_internal"))
+    return list(rows.select_related("submission__method").defer("report", "error_internal"))
 
 
 class Judgings:

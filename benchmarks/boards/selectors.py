@@ -290,11 +290,12 @@ def _in_question(key: BoardKey, records: list[Evaluation]) -> set[int]:
     named = own_names_of_many(records, Evaluation.objects.filter(**board))
     names = {kind: {name for its in named.values() for its_kind, name in its if its_kind == kind} for kind in _KEYS}
     texts, tokens, objects = names["text"], names["tokens"], names["object"]
-    doubtful = Q(gated=True) | ~Q(verdict=Verdict.PASS) | ~Q(submission__moderation=Moderation.OK)
-    held = Evaluation.objects.filter(doubtful, **board).exclude(verdict="")
+    doubtful = (Q(gated=True) | ~Q(verdict__in=(Verdict.PASS, ""))) & Q(**board)
+    by_staff = ~Q(submission__moderation=Moderation.OK) & Q(task_version__task=key.version.task_id)  # on all its boards
+    held = Evaluation.objects.filter(doubtful | by_staff)
     alike = Submission.objects.filter(Q(blob__in=texts) | Q(source_key__in=tokens)).order_by().values("pk")
     like = Q(source_sha256__in=texts) | Q(object_key__in=objects) | Q(source_key__in=tokens)
-    gone = Refusal.objects.filter(like, **board)
+    gone = Refusal.objects.filter(like).filter(Q(**board) | Q(verdict="", task_version__task=key.version.task_id))
     doubts = {
         name
         for names in (

@@ -15,6 +15,7 @@ from django.db.models import Q, QuerySet
 
 from ..harness import Report, Verdict, what_counts
 from ..models import (
+    DeviceKind,
     Evaluation,
     Standing,
     Submission,
@@ -23,6 +24,7 @@ from ..models import (
 from ..notifications import telling
 from ..querysets import counted
 from ..states import BOUNDED, MethodKind, Moderation, TaskVersionStatus, Visibility
+from . import confirmations
 from .contradictions import is_contested, is_for_site
 from .labels import is_ranked
 from .ranking import Entry, rank
@@ -49,19 +51,55 @@ def wants_audit(evaluation: Evaluation, report: Report) -> bool:
     return may_stand(evaluation) and clearly_better.count() < AUDITED_PLACES
 
 
-def standings_update(evaluation: Evaluation) -> bool:
-    """Write the standing of this evaluation and rank its board again. False: nothing changed.
+def standings_update(evaluation: Evaluation) -> set[str]:
+    """Write the standing of this evaluation and rank its board again. The device kinds whose boards may have changed.
 
     The only writer of Standing. The judgings of one code are pooled. A code that was accepted and is refused when
     judged again goes under review, so that trying until it passes gains nothing.
     """
     if Verdict(evaluation.verdict).ours:
-        return False
+        return set()
     hold_boards(evaluation)
     touched = _renew_programs([evaluation], Programs())
     if touched:
         _rank_board(evaluation)
-    return touched
+    return decision_follows(evaluation) | ({evaluation.device_kind.slug} if touched else set())
+
+
+def decision_follows(evaluation: Evaluation) -> set[str]:
+    """Renew what has to do with its submission on all boards of the task, if staff have moderated that.
+
+    What it was compiled to may be known only now. The device kinds of these boards.
+    """
+    if not Submission.objects.moderated().filter(pk=evaluation.submission_id).exists():
+        return set()
+    about = on_each_board(evaluation.submission)
+    review_renew(about)
+    return {item.device_kind.slug for item in about}
+
+
+def on_each_board(submission: Submission) -> list[Evaluation]:
+    """What stands for a submission on each board of its task, judged there or not: a decision counts on all of them.
+
+    They are not saved. One for each code that it was compiled to, or that staff have confirmed of its text.
+    """
+    rows = Standing.objects.filter(task_version__task=submission.task_version.task_id).order_by()
+    boards = set(rows.values_list("task_version", "ruleset", "device_kind").distinct())
+    versions = TaskVersion.objects.select_related("task").in_bulk({board[0] for board in boards})
+    kinds = DeviceKind.objects.in_bulk({board[2] for board in boards})
+    known = {*submission.evaluations.order_by().values_list("object_key", flat=True)}
+    known |= {*confirmations.of(submission).order_by().values_list("object_key", flat=True)}
+    return [
+        Evaluation(
+            submission=submission,
+            task_version=versions[version],
+            ruleset_id=ruleset,
+            device_kind=kinds[kind],
+            object_key=key,
+        )
+        for version, ruleset, kind in sorted(boards)
+        for key in sorted(known)
+    ]
 
 
 def standings_renew(evaluation: Evaluation, programs: Programs | None = None) -> None:
@@ -231,27 +269,39 @@ def _has_another(row: Standing) -> bool:
 def hold_boards(evaluation: Evaluation) -> None:
     """Lock the boards of this task version until the transaction ends, and read the submission again.
 
-    Nothing that was kept of these boards is used once the transaction is committed.
+    Of what staff have moderated those of all versions of the task, on which it counts. Nothing that was kept of these
+    boards is used once the transaction is committed.
     """
-    boards_marked([evaluation.task_version_id])
-    now = Submission.objects.filter(pk=evaluation.submission_id).values("visibility", "moderation", "shown_at")
+    about = Submission.objects.filter(pk=evaluation.submission_id)
+    boards_marked([evaluation.task_version_id, *_versions_of_moderated(about)])
+    now = about.values("visibility", "moderation", "shown_at")
     for name, value in (now.first() or {}).items():  # none: it has just been deleted
         setattr(evaluation.submission, name, value)
 
 
 def boards_marked(versions: Iterable[int]) -> None:
-    """What a task version's boards show is about to change; its row is locked by that."""
-    TaskVersion.objects.filter(pk__in=versions).update(boards_mark=uuid.uuid4())
+    """What the boards of task versions show is about to change; their rows are locked by that, in the order of keys."""
+    keys = set(versions)
+    if len(keys) > 1:  # an update alone locks them in whatever order it comes upon them
+        list(TaskVersion.objects.filter(pk__in=keys).select_for_update().order_by("pk").values_list("pk"))
+    TaskVersion.objects.filter(pk__in=keys).update(boards_mark=uuid.uuid4())
 
 
-def boards_held(submission: Submission) -> None:
-    """Lock the boards of whatever a submission is judged for, before it is asked how that ended.
+def boards_held(submissions: QuerySet[Submission]) -> None:
+    """Lock the boards of whatever submissions are judged for, before it is asked how that ended.
 
     Who writes a report holds them until it is committed. Before that nobody else sees a verdict, and would leave alone
-    what the report is about to put on a board. Whoever changes the submission holds them first, in the same order as
-    everybody else, so that no two wait for each other.
+    what the report is about to put on a board. Whoever changes a submission holds them first, in the same order as
+    everybody else, so that no two wait for each other. What staff have moderated counts on all boards of its task.
     """
-    boards_marked(Evaluation.objects.filter(submission=submission).order_by().values_list("task_version", flat=True))
+    judged = Evaluation.objects.filter(submission__in=submissions).order_by().values_list("task_version", flat=True)
+    boards_marked([*judged, *_versions_of_moderated(submissions)])
+
+
+def _versions_of_moderated(submissions: QuerySet[Submission]) -> QuerySet[TaskVersion, int]:
+    moderated = Submission.objects.moderated().filter(pk__in=submissions.order_by().values("pk"))
+    tasks = moderated.order_by().values("task_version__task")
+    return TaskVersion.objects.filter(task__in=tasks).values_list("pk", flat=True)
 
 
 def standings_release(owner: Any) -> list[Evaluation]:
