@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
+from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
@@ -19,7 +20,7 @@ from ..states import EvaluationReason, MethodKind
 Name = tuple[str, str]  # what kind of key it is, and the key
 _ANYBODY = ""  # in the place of an owner
 _COLUMNS = {"text": "submission__blob", "object": "object_key", "tokens": "submission__source_key"}
-_OWNERS = ("submission__owner", "submission__former_owner")
+_OWNERS = ("submission__owner", "submission__former_owner", "submission__language")
 GONE = {"text": "source_sha256", "object": "object_key"}  # of what is remembered of deleted judgings
 
 
@@ -38,10 +39,22 @@ def owner_of(evaluation: Evaluation) -> str:
 
 
 def whose(submission: Submission) -> str:
-    """One person with several methods is one, also when the account is deleted. What never had one is its own."""
-    if submission.owner_id is not None:
-        return f"user:{submission.owner_id}"
-    return f"former:{submission.former_owner}" if submission.former_owner else f"submission:{submission.code}"
+    """One person with several methods is one, also when the account is deleted.
+
+    What never had one is whoever's has the same text, but not as a language in which that is another program.
+    """
+    return _person(submission.owner_id, submission.former_owner, submission.blob_id, submission.language)
+
+
+def is_of_nobody(submission: Submission) -> bool:
+    """Whether it never had an account."""
+    return submission.owner_id is None and submission.former_owner is None
+
+
+def _person(owner: int | None, former_owner: UUID | None, text: str, language: str) -> str:
+    if owner is not None:
+        return f"user:{owner}"
+    return f"former:{former_owner}" if former_owner else f"text:{text} as {min(read_alike(language))}"
 
 
 def program_of(evaluation: Evaluation, *others: Evaluation) -> list[Evaluation]:
@@ -152,21 +165,28 @@ def names_of(row: Any, *, tokens: bool = False) -> set[Name]:
 
 
 def own_names_of_many(judgings: list[Evaluation], board: QuerySet[Evaluation]) -> dict[int, frozenset[Name]]:
-    """The names of many of a board at once, with tokens, by their keys. Of what has no owner there are its own."""
-    mine = Q(submission__owner__in={item.submission.owner_id for item in judgings} - {None})
-    mine |= Q(submission__former_owner__in={item.submission.former_owner for item in judgings} - {None})
+    """The names of many of a board at once, with tokens, by their keys."""
+    owners = [{getattr(item.submission, name) for item in judgings} - {None} for name in ("owner_id", "former_owner")]
+    texts = {item.submission.blob_id for item in judgings if is_of_nobody(item.submission)}
+    mine = Q(submission__owner__in=owners[0]) | Q(submission__former_owner__in=owners[1])
+    mine |= Q(submission__owner=None, submission__former_owner=None, submission__blob__in=texts)
     new, names, rows = set[Name]().union(*(names_of(item, tokens=True) for item in judgings)), set[Name](), set[Any]()
     while new:
         names |= new
         known = board.filter(having(new, _COLUMNS), mine).order_by()
         rows.update(found := set(known.values_list(*_OWNERS, *_COLUMNS.values()).distinct()))
-        new = set[Name]().union(*(_named(keys) for _, _, *keys in found)) - names
-    own = defaultdict[Any, list[set[Name]]](list)
-    for owner, gone, *keys in rows:
-        own[owner or gone].append(_named(keys))
+        new = set[Name]().union(*(_named(keys) for *_, keys in map(_split, found))) - names
+    own = defaultdict[str, list[set[Name]]](list)
+    for owner, former, language, keys in map(_split, rows):
+        own[_person(owner, former, keys[0], language)].append(_named(keys))
     groups = {owner: _groups(its) for owner, its in own.items()}
-    whose = {item.pk: item.submission.owner_id or item.submission.former_owner for item in judgings}
-    return {item.pk: _connected(names_of(item, tokens=True), groups.get(whose[item.pk], {})) for item in judgings}
+    return {item.pk: _connected(names_of(item, tokens=True), groups.get(owner_of(item), {})) for item in judgings}
+
+
+def _split(row: tuple[Any, ...]) -> tuple[Any, Any, str, tuple[str, ...]]:
+    """Values of the columns of `_OWNERS`, and those of `_COLUMNS` together."""
+    owner, former, language, *keys = row
+    return owner, former, language, tuple(keys)
 
 
 def _named(keys: Iterable[str]) -> set[Name]:

@@ -262,18 +262,19 @@ def _is_timed_again(key: BoardKey) -> Q:
         again = Q(submission__in=scored.filter(**as_well).values("submission"))
         for name, (column, gone) in _KEYS.items():
             own = scored.filter(**as_well).annotate(own=_owned(column)).exclude(own="").values("own")
-            own_gone = deleted.filter(**as_well).annotate(own=_owned(gone, "owner")).exclude(own="").values("own")
+            owned_gone = _owned(gone, "owner", "former_owner")
+            own_gone = deleted.filter(**as_well).annotate(own=owned_gone).exclude(own="").values("own")
             again |= Q(**{f"own_{name}__in": own}) | Q(**{f"own_{name}__in": own_gone})
         found |= again & Q(timing_trust=trust, timing_revision__lt=latest)
     return found
 
 
-def _owned(column: str, owner: str = "submission__owner") -> Any:
+def _owned(column: str, *owners: str) -> Any:
     """A key and whose it is, as one value; empty if one is not known. Lists of these can be searched by hash."""
-    gone = f"{owner.removesuffix('owner')}former_owner"
-    person = Coalesce(Cast(F(owner), TextField()), Cast(F(gone), TextField()))
+    owners = owners or ("submission__owner", "submission__former_owner", "submission__blob")
+    person = Coalesce(*(Cast(F(name), TextField()) for name in owners))
     parts = (person, Value(" "), Cast(F(column), TextField()))
-    is_known = ~Q(**{column: ""}) & (Q(**{f"{owner}__isnull": False}) | Q(**{f"{gone}__isnull": False}))
+    is_known = ~Q(**{column: ""}) & ~Q(**dict.fromkeys(owners))
     known = When(is_known, then=Concat(*parts, output_field=TextField()))
     return Case(known, default=Value(""), output_field=TextField())
 

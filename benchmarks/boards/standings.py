@@ -13,7 +13,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Q, QuerySet
 
-from ..harness import Report, Verdict, what_counts
+from ..harness import Report, Verdict, is_python, read_alike, what_counts
 from ..models import (
     DeviceKind,
     Evaluation,
@@ -29,7 +29,7 @@ from .contradictions import is_contested, is_for_site
 from .labels import is_ranked
 from .ranking import Entry, rank
 from .reviews import AUDITS, pooled_estimate, pooled_judgings, review_reason
-from .same_code import Name, holder_of
+from .same_code import Name, holder_of, is_of_nobody
 from .settled import JudgedProgram, Programs, SameCode, ended, how_known
 
 READ_TOGETHER = 50  # programs of a holder, best first, until one of them is not in question
@@ -184,12 +184,28 @@ def _renew_program(judged: list[Evaluation], program: JudgedProgram, programs: P
 
 
 def _shown(program: JudgedProgram) -> dict[str, list[Evaluation]]:
-    """The judgings of a program that may stand, by their holders, and those that ended first come first."""
-    found = defaultdict[str, list[Evaluation]](list)
-    for item in program.judgings:
-        if item.verdict == Verdict.PASS and not item.is_quick and _is_shown(item.submission):
-            found[holder_of(item)].append(item)
+    """The judgings of a program that may stand, by their holders, and those that ended first come first.
+
+    Without an account nothing stands that has the code of an earlier submission of another text: copies with other
+    comments cost nothing, and each would take a place.
+    """
+    may = [item for item in program.judgings if item.verdict == Verdict.PASS and not item.is_quick]
+    shown = [item for item in may if _is_shown(item.submission)]
+    found, first = defaultdict[str, list[Evaluation]](list), dict[tuple[str, str], str]()
+    for item in sorted(shown, key=lambda item: item.submission_id):
+        first.setdefault(_code_of(item), holder_of(item))
+    for item in shown:
+        code, holder = _code_of(item), holder_of(item)
+        is_copy = holder.startswith("text:") and all(code) and first[code] != holder
+        if not is_copy:
+            found[holder].append(item)
     return found
+
+
+def _code_of(item: Evaluation) -> tuple[str, str]:
+    """What it was compiled to; of Python, where that is the text, its tokens. Empty if that is not known."""
+    language = item.submission.language
+    return min(read_alike(language)), item.submission.source_key if is_python(language) else item.object_key
 
 
 def _row_of_program(shown: list[Evaluation], program: JudgedProgram) -> Standing | None:
@@ -207,11 +223,11 @@ def _row_of_code(shown: list[Evaluation], same_code: SameCode) -> Standing:
     Of a text that several have submitted without an account the first submission stands: a copy may have another title.
     """
     newest, reasons = dict[int, Evaluation](), dict[Evaluation, str]()
-    is_of_nobody = not (shown[0].submission.owner_id or shown[0].submission.former_owner)
+    by_age = is_of_nobody(shown[0].submission)
 
     def place(numbered: tuple[int, Evaluation]) -> tuple[int, ...]:
         number, item = numbered
-        return (*_distrust(item), item.submission_id if is_of_nobody else 0, -number)
+        return (*_distrust(item), item.submission_id if by_age else 0, -number)
 
     for _, item in sorted(enumerate(shown), key=place):
         newest.setdefault(item.submission_id, item)
