@@ -28,10 +28,9 @@ def holder_of(evaluation: Evaluation) -> str:
     """Who a row of the board belongs to; see Standing."""
     submission = evaluation.submission
     by_hand = submission.method.kind == MethodKind.HUMAN
-    if submission.owner_id is None:
-        left = f"former:{submission.former_owner}" if submission.former_owner else f"text:{submission.blob_id}"
-        return left if by_hand else f"method:{submission.method.slug}"
-    return f"user:{submission.owner_id}" + ("" if by_hand else f"/{submission.method.slug}")
+    if is_of_nobody(submission):
+        return f"text:{submission.blob_id}" if by_hand else f"method:{submission.method.slug}"
+    return whose(submission) + ("" if by_hand else f"/{submission.method.slug}")
 
 
 def owner_of(evaluation: Evaluation) -> str:

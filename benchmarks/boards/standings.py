@@ -349,11 +349,9 @@ def _best_of_programs(evaluation: Evaluation) -> Iterator[list[Evaluation]]:
 def _accepted_of_holder(evaluation: Evaluation) -> QuerySet[Evaluation]:
     """What its holder may show, best first."""
     submission = evaluation.submission
-    same: dict[str, Any] = {"owner": submission.owner_id, "method": submission.method_id}
-    if submission.owner_id is None and submission.method.kind == MethodKind.HUMAN:
-        gone = submission.former_owner
-        left = {"former_owner": gone} if gone else {"former_owner": None, "blob": submission.blob_id}
-        same = {"owner": None, "method": submission.method_id, **left}
+    same: dict[str, Any] = {name: getattr(submission, name) for name in ("owner_id", "former_owner", "method_id")}
+    if is_of_nobody(submission) and submission.method.kind == MethodKind.HUMAN:
+        same["blob_id"] = submission.blob_id
     return (
         Evaluation.objects.full()
         .filter(
