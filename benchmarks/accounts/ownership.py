@@ -24,7 +24,7 @@ from .. import quotas, teams
 from ..events import emit
 from ..extensions import extensions
 from ..harness import Verdict
-from ..models import CodeBlob, DeletedScore, Evaluation, Refusal, Submission
+from ..models import CodeBlob, DeletedConnection, DeletedScore, Evaluation, Refusal, Submission
 from ..states import FINISHED, ContestState, Origin, Visibility
 
 PAID = (
@@ -109,7 +109,7 @@ def account_delete(user: User, *, keep_submissions: bool) -> None:
         _boards_follow([*taken_away, *_judged(list(unlisted))])
         released = standings.standings_release(user)
         former = uuid.uuid4()  # what was one person's stays that
-        for remembered in (Refusal, DeletedScore):
+        for remembered in (Refusal, DeletedScore, DeletedConnection):
             remembered.objects.filter(owner=user).update(owner=None, former_owner=former)
         mine.update(owner=None, client_token="", former_owner=former)
         standings.standings_restore(released)

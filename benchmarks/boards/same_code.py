@@ -8,20 +8,24 @@ it. Does NOT decide what follows from that (`reviews.py`).
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import cached_property
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
 from ..harness import Verdict, read_alike
-from ..models import Confirmation, DeletedScore, Evaluation, Refusal, Submission
+from ..models import Confirmation, DeletedConnection, DeletedScore, Evaluation, Refusal, Submission
 from ..states import EvaluationReason, MethodKind
 
 Name = tuple[str, str]  # what kind of key it is, and the key
+Gone = Refusal | DeletedScore | DeletedConnection
 _ANYBODY = ""  # in the place of an owner
 _COLUMNS = {"text": "submission__blob", "object": "object_key", "tokens": "submission__source_key"}
 _OWNERS = ("submission__owner", "submission__former_owner", "submission__language")
 GONE = {"text": "source_sha256", "object": "object_key"}  # of what is remembered of deleted judgings
+GONE_OF_OWNER = GONE | {"tokens": "source_key"}
+_OWNERS_OF_GONE = ("owner", "former_owner", "language", *GONE_OF_OWNER.values())
 
 
 def holder_of(evaluation: Evaluation) -> str:
@@ -56,28 +60,33 @@ def _person(owner: int | None, former_owner: UUID | None, text: str, language: s
     return f"former:{former_owner}" if former_owner else f"text:{text} as {min(read_alike(language))}"
 
 
-def program_of(evaluation: Evaluation, *others: Evaluation) -> list[Evaluation]:
+def program_of(evaluation: Evaluation, *others: Evaluation) -> tuple[list[Evaluation], list[Gone]]:
     """All judgings that may be of the same code, however many others they have to do with: also by tokens.
 
     Of several on one board, of the code of any of them. Of quick checks those that refused it: whether it is right they
-    look at as closely as any other.
+    look at as closely as any other. And what is remembered of deleted ones, which connect those of their owner.
     """
-    rows = Evaluation.objects.filter(
-        task_version=evaluation.task_version_id,
-        device_kind=evaluation.device_kind_id,
-        ruleset=evaluation.ruleset_id,
-    )
+    board = {name: getattr(evaluation, name) for name in ("task_version_id", "device_kind_id", "ruleset_id")}
+    rows, gone = Evaluation.objects.filter(**board), _of_people_on(board)
     ours = [verdict.value for verdict in Verdict if verdict.ours]
     known = rows.exclude(verdict="").exclude(verdict__in=ours)
     known = known.exclude(reason=EvaluationReason.QUICK, verdict=Verdict.PASS)
     names = set[Name]().union(*(names_of(item, tokens=True) for item in (evaluation, *others)))
     new = set(names)
     while new:
-        keys = known.filter(having(new, _COLUMNS)).order_by().values_list(*_COLUMNS.values()).distinct()
-        new = set[Name]().union(*map(_named, keys)) - names
+        keys = known.filter(having(new, _COLUMNS)).order_by().values_list(*_COLUMNS.values())
+        left = (table.filter(having(new, GONE_OF_OWNER)).values_list(*GONE_OF_OWNER.values()) for table in gone)
+        new = set[Name]().union(*map(_named, keys.union(*left))) - names
         names |= new
     rows = known.filter(having(names, _COLUMNS)).select_related("submission__method")
-    return list(rows.defer("report", "error_internal").order_by("finished", "pk"))
+    deleted = [row for table in gone for row in table.filter(having(names, GONE_OF_OWNER))]
+    return list(rows.defer("report", "error_internal").order_by("finished", "pk")), deleted
+
+
+def _of_people_on(board: dict[str, Any]) -> list[QuerySet[Any]]:
+    """What is remembered of deleted judgings on a board, but for what was nobody's."""
+    tables: tuple[Any, ...] = (Refusal, DeletedScore, DeletedConnection)
+    return [table.objects.filter(**board).exclude(owner=None, former_owner=None).order_by() for table in tables]
 
 
 def taken_down_of(evaluation: Evaluation, names: set[Name]) -> list[Evaluation]:
@@ -91,18 +100,22 @@ def taken_down_of(evaluation: Evaluation, names: set[Name]) -> list[Evaluation]:
 
 
 class Judgings:
-    """Judgings that may be of one code, by owner and by name: each is looked at once, not once for each other one."""
+    """Judgings that may be of one code, by owner and by name: each is looked at once, not once for each other one.
 
-    def __init__(self, judgings: Iterable[Evaluation]) -> None:
-        self.judgings = list(judgings)
-        self._groups = dict[tuple[str, bool], dict[Name, frozenset[Name]]]()
+    `gone` is what is remembered of deleted ones. It connects the judgings of its owner as those did.
+    """
 
-    def own_names(self, evaluation: Evaluation, *, tokens: bool = False) -> frozenset[Name]:
+    def __init__(self, judgings: Iterable[Evaluation], gone: Iterable[Gone] = ()) -> None:
+        self.judgings, self.gone = list(judgings), list(gone)
+        self._groups = dict[tuple[str, bool, bool], dict[Name, frozenset[Name]]]()
+
+    def own_names(self, evaluation: Evaluation, *, tokens: bool = False, gone: bool = True) -> frozenset[Name]:
         """Texts, compiled codes and tokens of its owner's judgings that have to do with it. By tokens only if asked."""
-        asked = owner_of(evaluation), tokens
-        if asked not in self._groups:
-            self._groups[asked] = _groups(names_of(item, tokens=tokens) for item in self._owned[owner_of(evaluation)])
-        return _connected(names_of(evaluation, tokens=tokens), self._groups[asked])
+        owner = owner_of(evaluation)
+        if (owner, tokens, gone) not in self._groups:
+            owned = chain(self._owned[owner], self._left[owner] if gone else ())
+            self._groups[owner, tokens, gone] = _groups(names_of(item, tokens=tokens) for item in owned)
+        return _connected(names_of(evaluation, tokens=tokens), self._groups[owner, tokens, gone])
 
     def of_same_code(self, evaluation: Evaluation, names: frozenset[Name] | None = None) -> list[Evaluation]:
         """Those of its owner that have to do with it, and those of others that have a text or a code of these.
@@ -123,6 +136,13 @@ class Judgings:
         found = defaultdict[str, list[Evaluation]](list)
         for item in self.judgings:
             found[owner_of(item)].append(item)
+        return found
+
+    @cached_property
+    def _left(self) -> dict[str, list[Gone]]:
+        found = defaultdict[str, list[Gone]](list)
+        for row in self.gone:
+            found[_person(row.owner_id, row.former_owner, row.source_sha256, row.language)].append(row)
         return found
 
     @cached_property
@@ -155,7 +175,7 @@ def names_of(row: Any, *, tokens: bool = False) -> set[Name]:
     """The keys of a judging, of a deleted one or of a confirmation. A key that is not known is nobody's."""
     if isinstance(row, Confirmation):
         keys = {"text": row.source_sha256, "object": row.object_key}
-    elif isinstance(row, Refusal | DeletedScore):
+    elif isinstance(row, Gone):
         keys = {"text": row.source_sha256, "object": row.object_key, "tokens": row.source_key}
     else:
         submission = row.submission
@@ -163,17 +183,19 @@ def names_of(row: Any, *, tokens: bool = False) -> set[Name]:
     return {(kind, key) for kind, key in keys.items() if key and (tokens or kind != "tokens")}
 
 
-def own_names_of_many(judgings: list[Evaluation], board: QuerySet[Evaluation]) -> dict[int, frozenset[Name]]:
+def own_names_of_many(judgings: list[Evaluation], board: dict[str, Any]) -> dict[int, frozenset[Name]]:
     """The names of many of a board at once, with tokens, by their keys."""
     owners = [{getattr(item.submission, name) for item in judgings} - {None} for name in ("owner_id", "former_owner")]
     texts = {item.submission.blob_id for item in judgings if is_of_nobody(item.submission)}
     mine = Q(submission__owner__in=owners[0]) | Q(submission__former_owner__in=owners[1])
     mine |= Q(submission__owner=None, submission__former_owner=None, submission__blob__in=texts)
+    gone = [table.filter(Q(owner__in=owners[0]) | Q(former_owner__in=owners[1])) for table in _of_people_on(board)]
     new, names, rows = set[Name]().union(*(names_of(item, tokens=True) for item in judgings)), set[Name](), set[Any]()
     while new:
         names |= new
-        known = board.filter(having(new, _COLUMNS), mine).order_by()
-        rows.update(found := set(known.values_list(*_OWNERS, *_COLUMNS.values()).distinct()))
+        known = Evaluation.objects.filter(having(new, _COLUMNS), mine, **board).order_by()
+        left = (table.filter(having(new, GONE_OF_OWNER)).values_list(*_OWNERS_OF_GONE) for table in gone)
+        rows.update(found := set(known.values_list(*_OWNERS, *_COLUMNS.values()).union(*left)))
         new = set[Name]().union(*(_named(keys) for *_, keys in map(_split, found))) - names
     own = defaultdict[str, list[set[Name]]](list)
     for owner, former, language, keys in map(_split, rows):

@@ -288,7 +288,7 @@ def _in_question(key: BoardKey, records: list[Evaluation]) -> set[int]:
     if not records:
         return set()
     board = {"task_version": key.version, "device_kind": key.device, "ruleset": key.ruleset}
-    named = own_names_of_many(records, Evaluation.objects.filter(**board))
+    named = own_names_of_many(records, board)
     names = {kind: {name for its in named.values() for its_kind, name in its if its_kind == kind} for kind in _KEYS}
     texts, tokens, objects = names["text"], names["tokens"], names["object"]
     doubtful = (Q(gated=True) | ~Q(verdict__in=(Verdict.PASS, ""))) & Q(**board)
