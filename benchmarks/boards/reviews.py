@@ -22,7 +22,7 @@ from .contradictions import (
     scored_of,
     without_refuted,
 )
-from .same_code import GONE, GONE_OF_OWNER, having, is_of_owner, names_of, of_one_person, whose
+from .same_code import GONE, GONE_OF_OWNER, having, is_of_nobody, is_of_owner, names_of, of_one_person, whose
 from .settled import Programs, SameCode, ended, how_known, is_passed_audit, most, once_for_all_alike, was_public
 
 QUESTIONS_MAX = 8  # that a review names
@@ -77,12 +77,17 @@ def _invalidated(evaluation: Evaluation, same_code: SameCode) -> str:
     for action in _last_decisions(evaluation, same_code):
         if action.submission_id not in gone:
             continue
-        is_mine = whose(gone[action.submission_id]) == whose(mine)
+        other = gone[action.submission_id]
+        is_mine = whose(other) == whose(mine) or _may_be_of_one_visitor(other, mine)
         is_settled = confirmed is not None and confirmed > action.created
         is_known = not is_mine and _had_public_score(mine, action.created)
         if action.kind == ActionKind.INVALIDATE and not is_settled and not is_known:
             return f"Staff have invalidated another submission of the same source: {action.public_reason}"
     return ""
+
+
+def _may_be_of_one_visitor(one: Submission, other: Submission) -> bool:
+    return is_of_nobody(one) and is_of_nobody(other) and one.method_id == other.method_id
 
 
 @once_for_all_alike

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import CharField, Q, QuerySet, Value
 
 from ..harness import Verdict, read_alike
 from ..models import Confirmation, DeletedConnection, DeletedScore, Evaluation, Refusal, Submission
@@ -22,10 +22,16 @@ Name = tuple[str, str]  # what kind of key it is, and the key
 Gone = Refusal | DeletedScore | DeletedConnection
 _ANYBODY = ""  # in the place of an owner
 _COLUMNS = {"text": "submission__blob", "object": "object_key", "tokens": "submission__source_key"}
-_OWNERS = ("submission__owner", "submission__former_owner", "submission__language")
+_OWNERS = ("submission__owner", "submission__former_owner", "submission__language", "submission__method__slug")
 GONE = {"text": "source_sha256", "object": "object_key"}  # of what is remembered of deleted judgings
 GONE_OF_OWNER = GONE | {"tokens": "source_key"}
-_OWNERS_OF_GONE = ("owner", "former_owner", "language", *GONE_OF_OWNER.values())
+_OWNERS_OF_GONE: tuple[Any, ...] = (
+    "owner",
+    "former_owner",
+    "language",
+    Value("", CharField()),
+    *GONE_OF_OWNER.values(),
+)
 
 
 def holder_of(evaluation: Evaluation) -> str:
@@ -44,9 +50,11 @@ def owner_of(evaluation: Evaluation) -> str:
 def whose(submission: Submission) -> str:
     """One person with several methods is one, also when the account is deleted.
 
-    What never had one is whoever's has the same text, but not as a language in which that is another program.
+    What never had one is whoever's has the same text with the same method, but not as a language in which that is
+    another program.
     """
-    return _person(submission.owner_id, submission.former_owner, submission.blob_id, submission.language)
+    text = (submission.blob_id, submission.language, submission.method.slug) if is_of_nobody(submission) else ("",) * 3
+    return _person(submission.owner_id, submission.former_owner, *text)
 
 
 def is_of_nobody(submission: Submission) -> bool:
@@ -54,10 +62,10 @@ def is_of_nobody(submission: Submission) -> bool:
     return submission.owner_id is None and submission.former_owner is None
 
 
-def _person(owner: int | None, former_owner: UUID | None, text: str, language: str) -> str:
+def _person(owner: int | None, former_owner: UUID | None, text: str = "", language: str = "", method: str = "") -> str:
     if owner is not None:
         return f"user:{owner}"
-    return f"former:{former_owner}" if former_owner else f"text:{text} as {min(read_alike(language))}"
+    return f"former:{former_owner}" if former_owner else f"text:{text} as {min(read_alike(language))} by {method}"
 
 
 def program_of(evaluation: Evaluation, *others: Evaluation) -> tuple[list[Evaluation], list[Gone]]:
@@ -142,7 +150,7 @@ class Judgings:
     def _left(self) -> dict[str, list[Gone]]:
         found = defaultdict[str, list[Gone]](list)
         for row in self.gone:
-            found[_person(row.owner_id, row.former_owner, row.source_sha256, row.language)].append(row)
+            found[_person(row.owner_id, row.former_owner)].append(row)
         return found
 
     @cached_property
@@ -196,18 +204,12 @@ def own_names_of_many(judgings: list[Evaluation], board: dict[str, Any]) -> dict
         known = Evaluation.objects.filter(having(new, _COLUMNS), mine, **board).order_by()
         left = (table.filter(having(new, GONE_OF_OWNER)).values_list(*_OWNERS_OF_GONE) for table in gone)
         rows.update(found := set(known.values_list(*_OWNERS, *_COLUMNS.values()).union(*left)))
-        new = set[Name]().union(*(_named(keys) for *_, keys in map(_split, found))) - names
+        new = set[Name]().union(*(_named(keys) for _, _, _, _, *keys in found)) - names
     own = defaultdict[str, list[set[Name]]](list)
-    for owner, former, language, keys in map(_split, rows):
-        own[_person(owner, former, keys[0], language)].append(_named(keys))
+    for owner, former, language, method, *keys in rows:
+        own[_person(owner, former, keys[0], language, method)].append(_named(keys))
     groups = {owner: _groups(its) for owner, its in own.items()}
     return {item.pk: _connected(names_of(item, tokens=True), groups.get(owner_of(item), {})) for item in judgings}
-
-
-def _split(row: tuple[Any, ...]) -> tuple[Any, Any, str, tuple[str, ...]]:
-    """Values of the columns of `_OWNERS`, and those of `_COLUMNS` together."""
-    owner, former, language, *keys = row
-    return owner, former, language, tuple(keys)
 
 
 def _named(keys: Iterable[str]) -> set[Name]:

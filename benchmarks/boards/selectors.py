@@ -271,10 +271,14 @@ def _is_timed_again(key: BoardKey) -> Q:
 
 def _owned(column: str, *owners: str) -> Any:
     """A key and whose it is, as one value; empty if one is not known. Lists of these can be searched by hash."""
-    owners = owners or ("submission__owner", "submission__former_owner", "submission__blob")
-    person = Coalesce(*(Cast(F(name), TextField()) for name in owners))
-    parts = (person, Value(" "), Cast(F(column), TextField()))
-    is_known = ~Q(**{column: ""}) & ~Q(**dict.fromkeys(owners))
+    person: list[Any] = [
+        Cast(F(name), TextField()) for name in owners or ("submission__owner", "submission__former_owner")
+    ]
+    if not owners:  # of what never had an account
+        parts_of_text = Cast(F("submission__blob"), TextField()), Cast(F("submission__method"), TextField())
+        person.append(Concat(*parts_of_text, output_field=TextField()))
+    parts = (Coalesce(*person), Value(" "), Cast(F(column), TextField()))
+    is_known = ~Q(**{column: ""}) & (~Q(**dict.fromkeys(owners)) if owners else Q())
     known = When(is_known, then=Concat(*parts, output_field=TextField()))
     return Case(known, default=Value(""), output_field=TextField())
 

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 
 from benchmarks.boards.selectors import board_records
 from benchmarks.harness import Flag
-from benchmarks.models import Evaluation, Standing
+from benchmarks.models import Evaluation, Method, Standing
 from benchmarks.moderation import decisions
 from benchmarks.states import ActionKind
 
@@ -98,3 +98,18 @@ def test_copies_of_an_entry_take_no_place_as_long_as_it_stands(staff: User, then
         assert list(Standing.objects.order_by("rank").values_list("evaluation", flat=True)) == [copies[0].pk, second.pk]
     before = rows()
     assert before == written_anew([factories.gpu_kind()])
+
+
+def test_what_staff_invalidate_takes_down_other_texts_of_the_same_code_that_may_be_the_visitors(staff: User) -> None:
+    first, _ = (compiled(visit(replayed(9.0), f"// {number}\nint x;"), "a" * 64) for number in range(2))
+    decisions.decide(first.submission, ActionKind.INVALIDATE, by=staff, reason="reads the answer")
+    assert Standing.objects.get().under_review
+
+
+def test_a_visitors_copy_of_what_this_site_ships_is_not_this_sites(staff: User) -> None:
+    ships = Method.objects.create(slug="shipped", title="Shipped", kind="library")
+    shipped = visit(found(1.2, 1.15, 1.22, "bounded"), method=ships)
+    copy = visit(replayed(9.0))
+    assert not Standing.objects.get(evaluation=shipped).under_review
+    decisions.decide(copy.submission, ActionKind.INVALIDATE, by=staff, reason="a copy")
+    assert not Standing.objects.get(evaluation=shipped).under_review
