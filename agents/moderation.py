@@ -69,7 +69,7 @@ def follow(run: Run, key: str) -> None:
     with transaction.atomic():
         row = Candidate.objects.select_for_update().filter(run=run, key=key, withheld=True).first()
         for submission in Submission.objects.filter(_made(row)).exclude(moderation=Moderation.HIDDEN) if row else ():
-            standings.boards_held(submission)
+            standings.boards_marked(submission.task_version.task.versions.values_list("pk", flat=True))
             Submission.objects.filter(pk=submission.pk).update(moderation=Moderation.HIDDEN)
             decisions.standings_follow(submission)  # it may be one of before, which was judged already
 

@@ -24,7 +24,7 @@ from .. import quotas, teams
 from ..events import emit
 from ..extensions import extensions
 from ..harness import Verdict
-from ..models import CodeBlob, DeletedScore, Evaluation, Refusal, Submission
+from ..models import CodeBlob, DeletedConnection, DeletedScore, Evaluation, Refusal, Submission
 from ..states import FINISHED, ContestState, Origin, Visibility
 
 PAID = (
@@ -60,7 +60,7 @@ def visibility_change(submission: Submission, wanted: str) -> bool:
             quotas.keep_place(submission)
         on_boards = Visibility.PUBLIC in (wanted, submission.visibility)  # nothing else decides what stands there
         if on_boards:
-            standings.boards_held(submission)
+            standings.boards_held(Submission.objects.filter(pk=submission.pk))
         before = Submission.objects.filter(pk=submission.pk, visibility=submission.visibility)
         shown = {"shown_at": timezone.now()} if wanted == Visibility.PUBLIC else {}
         if not before.update(visibility=wanted, **shown):
@@ -102,16 +102,14 @@ def account_delete(user: User, *, keep_submissions: bool) -> None:
         going = going.exclude(pk__in=quotas.paid_answers().values("pk"))
         gone = going | mine.filter(visibility=Visibility.PRIVATE)
         _hold_what_is_judged(mine)
-        standings.boards_marked(
-            Evaluation.objects.filter(submission__owner=user).order_by().values_list("task_version", flat=True)
-        )
+        standings.boards_held(mine)
         unlisted = _unlist_what_is_under_review(mine)
         # read now: until the boards were held, one may have been made private or paid for
         taken_away = _take_away(list(gone))
         _boards_follow([*taken_away, *_judged(list(unlisted))])
         released = standings.standings_release(user)
         former = uuid.uuid4()  # what was one person's stays that
-        for remembered in (Refusal, DeletedScore):
+        for remembered in (Refusal, DeletedScore, DeletedConnection):
             remembered.objects.filter(owner=user).update(owner=None, former_owner=former)
         mine.update(owner=None, client_token="", former_owner=former)
         standings.standings_restore(released)
@@ -159,17 +157,19 @@ def _cancel(submission: Submission) -> None:
 
 
 def _take_away(submissions: list[Submission]) -> list[Evaluation]:
-    """What had been judged of them; the boards do not follow yet."""
+    """What had been judged of them; the boards do not follow yet. What staff have invalidated counts on all boards."""
     for submission in submissions:
         _cancel(submission)  # a report, too, holds its evaluation before the boards
-        standings.boards_held(submission)
-    judged = _judged(submissions)
-    reviews.remember(judged)
+        standings.boards_held(Submission.objects.filter(pk=submission.pk))
+    judged, decided = _judged(submissions), [item for item in submissions if reviews.is_invalidated(item)]
+    about = [item for submission in decided for item in standings.on_each_board(submission)]
+    unjudged = Evaluation.objects.filter(submission__in=decided, verdict="")
+    reviews.remember([*judged, *unjudged.select_related("submission", "task_version", "device_kind", "ruleset")])
     for submission in submissions:
         quotas.keep_place(submission)
         submission.delete()
         CodeBlob.objects.filter(pk=submission.blob_id, submissions=None).delete()
-    return judged
+    return [*judged, *about]
 
 
 def _judged(submissions: list[Submission]) -> list[Evaluation]:

@@ -16,7 +16,7 @@ from django.db.models import Q, QuerySet
 from ..harness import BOUND_TRUSTS, read_alike
 from ..models import DeletedScore, Evaluation
 from ..states import AUDITED, BOUNDED, REPLAYED, TIMINGS, EvaluationReason, Moderation, Priority, Visibility
-from .same_code import GONE, having, is_of_owner, of_one_person, owner_of
+from .same_code import GONE, GONE_OF_OWNER, having, is_of_owner, of_one_person, owner_of
 from .settled import SameCode, how_known, most, once_for_all_alike, surely
 
 APART = 1.25  # by which they differ for no honest reason: bounded calls of several short kernels also take longer
@@ -142,7 +142,7 @@ def scored_of(evaluation: Evaluation, same_code: SameCode) -> list[Any]:
     names, own = same_code.own_names(evaluation, tokens=True), of_one_person(evaluation.submission)
     like = Q(language__in=(*read_alike(evaluation.submission.language), "")) & having(names, GONE)
     if own is not None:
-        like |= own & having(names, {"tokens": "source_key"})
+        like |= own & having(names, GONE_OF_OWNER)
     rows: list[Any] = [item for item in same_code.judgings if item.score is not None]
     return [*rows, *deleted(DeletedScore, evaluation, like)]
 

@@ -11,7 +11,7 @@ from typing import Any
 from django.db.models import Q
 
 from ..harness import SpeedupEstimate, Verdict, is_bound, pooled, read_alike
-from ..models import DeletedScore, Evaluation, ModerationAction, Refusal, Submission
+from ..models import DeletedConnection, DeletedScore, Evaluation, ModerationAction, Refusal, Submission
 from ..states import TIMINGS, ActionKind, EvaluationReason, Moderation
 from .contradictions import (
     answers_for,
@@ -22,8 +22,8 @@ from .contradictions import (
     scored_of,
     without_refuted,
 )
-from .same_code import GONE, having, is_of_owner, names_of, of_one_person, whose
-from .settled import Programs, SameCode, how_known, is_passed_audit, most, once_for_all_alike, was_public
+from .same_code import GONE, GONE_OF_OWNER, having, is_of_nobody, is_of_owner, names_of, of_one_person, whose
+from .settled import Programs, SameCode, ended, how_known, is_passed_audit, most, once_for_all_alike, was_public
 
 QUESTIONS_MAX = 8  # that a review names
 AUDITS = (EvaluationReason.AUDIT, EvaluationReason.SITE_AUDIT, EvaluationReason.VERIFICATION)
@@ -82,12 +82,17 @@ def _invalidated(evaluation: Evaluation, same_code: SameCode) -> str:
     for action in _last_decisions(evaluation, same_code):
         if action.submission_id not in gone:
             continue
-        is_mine = whose(gone[action.submission_id]) == whose(mine)
+        other = gone[action.submission_id]
+        is_mine = whose(other) == whose(mine) or _may_be_of_one_visitor(other, mine)
         is_settled = confirmed is not None and confirmed > action.created
         is_known = not is_mine and _had_public_score(mine, action.created)
         if action.kind == ActionKind.INVALIDATE and not is_settled and not is_known:
             return f"Staff have invalidated another submission of the same source: {action.public_reason}"
     return ""
+
+
+def _may_be_of_one_visitor(one: Submission, other: Submission) -> bool:
+    return is_of_nobody(one) and is_of_nobody(other) and one.method_id == other.method_id
 
 
 @once_for_all_alike
@@ -112,14 +117,14 @@ def _remembered(evaluation: Evaluation, same_code: SameCode) -> str:
 
     That of staff is about what was submitted later, and only a later confirmation settles it.
     """
-    submission, names = evaluation.submission, same_code.own_names(evaluation)
-    tokens, alike = same_code.own_names(evaluation, tokens=True), read_alike(submission.language)
+    submission, alike = evaluation.submission, read_alike(evaluation.submission.language)
+    names, left = same_code.own_names(evaluation), same_code.own_names(evaluation, gone=False)
     for refusal in _refusals_of_deleted(evaluation, same_code):
-        is_own = is_of_owner(refusal, submission) and ("tokens", refusal.source_key) in tokens
-        if not is_own and not (refusal.language in alike and names_of(refusal) & names):
+        is_alike = refusal.language in alike
+        if not is_of_owner(refusal, submission) and not (is_alike and names_of(refusal) & names):
             continue
         since = same_code.last_at(refusal) if refusal.verdict else same_code.confirmed_at(refusal)
-        if not names_of(refusal) & names:  # what is gone cannot be confirmed itself
+        if not (is_alike and names_of(refusal) & left):  # what is gone cannot be confirmed itself
             since = same_code.confirmed_at(evaluation)
         if not refusal.verdict and _had_public_score(submission, refusal.finished):
             continue
@@ -138,7 +143,7 @@ def _refusals_of_deleted(evaluation: Evaluation, same_code: SameCode) -> list[Re
     own, names = of_one_person(evaluation.submission), same_code.own_names(evaluation, tokens=True)
     like = Q(language__in=read_alike(evaluation.submission.language)) & having(names, GONE)
     if own is not None:
-        like |= own & having(names, {"tokens": "source_key"})
+        like |= own & having(names, GONE_OF_OWNER)
     by_staff = Refusal.objects.filter(like, verdict="", task_version__task__versions=evaluation.task_version_id)
     return list((deleted(Refusal, evaluation, like) | by_staff).order_by("finished", "pk"))
 
@@ -148,6 +153,8 @@ def _is_doubtful(item: Evaluation, programs: Programs) -> bool:
 
     A refusal counts even if it is settled: what has settled it may be deleted as well.
     """
+    if not item.verdict:
+        return False
     if item.verdict != Verdict.PASS:
         return _is_refusal(item) and not Verdict(item.verdict).ours
     return _has_open_gate(item, programs.same_code(item)) if item.gated else False
@@ -215,10 +222,11 @@ def _invalidated_at(submission: Submission) -> datetime:
 def remember(evaluations: Iterable[Evaluation]) -> None:
     """Keep of evaluations that are about to be deleted that their source was in question, or what it scored for whom.
 
-    A refusal without a verdict is that of staff, who have invalidated the submission. Of all that are deleted together
-    it is asked while all are there.
+    Of others that were judged, such as what did not compile, that they connected texts and codes of their owner. A
+    refusal without a verdict is that of staff, who have invalidated the submission. Of all that are deleted together it
+    is asked while all are there.
     """
-    refused, scored, programs = [], [], Programs()
+    refused, scored, connecting, programs = [], [], [], Programs()
     for item in evaluations:
         columns = {
             "owner_id": item.submission.owner_id,
@@ -228,18 +236,19 @@ def remember(evaluations: Iterable[Evaluation]) -> None:
             "task_version": item.task_version,
             "device_kind": item.device_kind,
             "ruleset": item.ruleset,
+            "language": item.submission.language,
         }
         if is_invalidated(item.submission):
-            when = {"finished": _invalidated_at(item.submission), "language": item.submission.language}
-            refused.append(Refusal(**columns, **when))
+            refused.append(Refusal(**columns, finished=_invalidated_at(item.submission)))
         is_doubtful = _is_doubtful(item, programs)
         if is_doubtful:
-            what = {"verdict": item.verdict, "finished": item.finished, "language": item.submission.language}
-            refused.append(Refusal(**columns, **what))
+            refused.append(Refusal(**columns, verdict=item.verdict, finished=ended(item)))
+        elif item.verdict == Verdict.COMPILE_ERROR:
+            connecting.append(DeletedConnection(**columns))
         if item.score is not None and item.submission.owner_id is not None:
             scores = {name: getattr(item, name) for name in _KEPT_SCORES}
-            about = {"language": item.submission.language}
             kept = {"for_site": is_for_site(item), "gated": is_doubtful, "passed_audit": is_passed_audit(item)}
-            scored.append(DeletedScore(**about, **columns, **scores, **kept))
+            scored.append(DeletedScore(**columns, **scores, **kept))
     Refusal.objects.bulk_create(refused)
     DeletedScore.objects.bulk_create(scored)
+    DeletedConnection.objects.bulk_create(connecting)

@@ -17,7 +17,7 @@ from ..harness import Verdict, what_counts
 from ..models import DeletedScore, Evaluation, Standing
 from .contradictions import is_contested
 from .reviews import is_surely_in_question, pooled_estimate, pooled_judgings, review_reason
-from .same_code import GONE, Name, having, holder_of, names_of, owner_of
+from .same_code import GONE_OF_OWNER, Name, having, holder_of, is_of_nobody, names_of, owner_of
 from .settled import Programs, SameCode, ended, how_known
 
 READ_TOGETHER = 500  # programs whose judgings are read by one query
@@ -27,7 +27,6 @@ _PROGRAM = (
     *(f"submission__{name}" for name in ("source_key", "blob", "language", "owner", "former_owner")),
     *("task_version", "device_kind"),
 )
-_GONE = GONE | {"tokens": "source_key"}
 
 
 @dataclass
@@ -126,7 +125,7 @@ def _bound(codes: list[_Code]) -> None:
         names_on[_board_of(code.shown[0])] |= code.names
     for (version, device_kind, ruleset), names in names_on.items():
         board = {"task_version": version, "device_kind": device_kind, "ruleset": ruleset}
-        for row in DeletedScore.objects.filter(having(names, _GONE), **board):
+        for row in DeletedScore.objects.filter(having(names, GONE_OF_OWNER), **board):
             for name in names_of(row, tokens=True):
                 of_deleted[name] = max(of_deleted[name], row.score)
     for code in codes:
@@ -149,11 +148,11 @@ def _row_of_code(shown: list[Evaluation], same_code: SameCode) -> Standing:
     Of a text that several have submitted without an account the first submission stands: a copy may have another title.
     """
     newest, reasons = dict[int, Evaluation](), dict[Evaluation, str]()
-    is_of_nobody = not (shown[0].submission.owner_id or shown[0].submission.former_owner)
+    by_age = is_of_nobody(shown[0].submission)
 
     def place(numbered: tuple[int, Evaluation]) -> tuple[int, ...]:
         number, item = numbered
-        return (how_known(item), -item.timing_revision, item.submission_id if is_of_nobody else 0, -number)
+        return (how_known(item), -item.timing_revision, item.submission_id if by_age else 0, -number)
 
     for _, item in sorted(enumerate(shown), key=place):
         newest.setdefault(item.submission_id, item)

@@ -8,30 +8,34 @@ it. Does NOT decide what follows from that (`reviews.py`).
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import cached_property
+from itertools import chain
 from typing import Any
+from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import CharField, Q, QuerySet, Value
 
 from ..harness import Verdict, read_alike
-from ..models import Confirmation, DeletedScore, Evaluation, Refusal, Submission
+from ..models import Confirmation, DeletedConnection, DeletedScore, Evaluation, Refusal, Submission
 from ..states import EvaluationReason, MethodKind
 
 Name = tuple[str, str]  # what kind of key it is, and the key
+Gone = Refusal | DeletedScore | DeletedConnection
 _ANYBODY = ""  # in the place of an owner
 _COLUMNS = {"text": "submission__blob", "object": "object_key", "tokens": "submission__source_key"}
-_OWNERS = ("submission__owner", "submission__former_owner")
+_OWNERS = ("submission__owner", "submission__former_owner", "submission__language", "submission__method__slug")
 _ROUNDS_MAX = 4  # of looking for what has a name in common with what was found
 GONE = {"text": "source_sha256", "object": "object_key"}  # of what is remembered of deleted judgings
+GONE_OF_OWNER = GONE | {"tokens": "source_key"}
+_OWNERS_OF_GONE: tuple[Any, ...] = ("owner", "former_owner", "language", Value("", CharField()))
 
 
 def holder_of(evaluation: Evaluation) -> str:
     """Who a row of the board belongs to; see Standing."""
     submission = evaluation.submission
     by_hand = submission.method.kind == MethodKind.HUMAN
-    if submission.owner_id is None:
-        left = f"former:{submission.former_owner}" if submission.former_owner else f"text:{submission.blob_id}"
-        return left if by_hand else f"method:{submission.method.slug}"
-    return f"user:{submission.owner_id}" + ("" if by_hand else f"/{submission.method.slug}")
+    if is_of_nobody(submission):
+        return f"text:{submission.blob_id}" if by_hand else f"method:{submission.method.slug}"
+    return whose(submission) + ("" if by_hand else f"/{submission.method.slug}")
 
 
 def owner_of(evaluation: Evaluation) -> str:
@@ -39,52 +43,77 @@ def owner_of(evaluation: Evaluation) -> str:
 
 
 def whose(submission: Submission) -> str:
-    """One person with several methods is one, also when the account is deleted. What never had one is its own."""
-    if submission.owner_id is not None:
-        return f"user:{submission.owner_id}"
-    return f"former:{submission.former_owner}" if submission.former_owner else f"submission:{submission.code}"
+    """One person with several methods is one, also when the account is deleted.
+
+    What never had one is whoever's has the same text with the same method, but not as a language in which that is
+    another program.
+    """
+    text = (submission.blob_id, submission.language, submission.method.slug) if is_of_nobody(submission) else ("",) * 3
+    return _person(submission.owner_id, submission.former_owner, *text)
 
 
-def program_of(evaluation: Evaluation, *others: Evaluation) -> list[Evaluation]:
+def is_of_nobody(submission: Submission) -> bool:
+    """Whether it never had an account."""
+    return submission.owner_id is None and submission.former_owner is None
+
+
+def _person(owner: int | None, former_owner: UUID | None, text: str = "", language: str = "", method: str = "") -> str:
+    if owner is not None:
+        return f"user:{owner}"
+    return f"former:{former_owner}" if former_owner else f"text:{text} as {min(read_alike(language))} by {method}"
+
+
+def program_of(evaluation: Evaluation, *others: Evaluation) -> tuple[list[Evaluation], list[Gone]]:
     """All judgings that may be of the same code, however many others they have to do with: also by tokens.
 
     Of several on one board, of the code of any of them. Of quick checks those that refused it: whether it is right they
-    look at as closely as any other.
+    look at as closely as any other. And what is remembered of deleted ones, which connect those of their owner.
     """
-    rows = Evaluation.objects.filter(
-        task_version=evaluation.task_version_id,
-        device_kind=evaluation.device_kind_id,
-        ruleset=evaluation.ruleset_id,
-    )
+    board = {name: getattr(evaluation, name) for name in ("task_version_id", "device_kind_id", "ruleset_id")}
+    rows, gone = Evaluation.objects.filter(**board), _of_people_on(board)
     ours = [verdict.value for verdict in Verdict if verdict.ours]
     known = rows.exclude(verdict="").exclude(verdict__in=ours)
     known = known.exclude(reason=EvaluationReason.QUICK, verdict=Verdict.PASS)
     its = set[Name]().union(*(names_of(item, tokens=True) for item in (evaluation, *others)))
-    names = _connected(its, _groups(_named(keys) for keys in _rows_about(its, known, _COLUMNS.values())))
+    names = _connected(its, _groups(map(_named, _rows_about(its, known, gone))))
     rows = known.filter(having(names, _COLUMNS)).select_related("submission__method")
-    return list(rows.defer("report", "error_internal").order_by("finished", "pk"))
+    deleted = [row for table in gone for row in table.filter(having(names, GONE_OF_OWNER))]
+    return list(rows.defer("report", "error_internal").order_by("finished", "pk")), deleted
+
+
+def _of_people_on(board: dict[str, Any]) -> list[QuerySet[Any]]:
+    """What is remembered of deleted judgings on a board, but for what was nobody's."""
+    tables: tuple[Any, ...] = (Refusal, DeletedScore, DeletedConnection)
+    return [table.objects.filter(**board).exclude(owner=None, former_owner=None).order_by() for table in tables]
 
 
 def taken_down_of(evaluation: Evaluation, names: set[Name]) -> list[Evaluation]:
-    """Judgings of submissions that staff have moderated, with one of the names, on all boards of the task."""
+    """Judgings of submissions that staff have moderated, with one of the names, on all boards of the task.
+
+    With a verdict or without one: a decision is about the text, and its author may have cancelled the judging since.
+    """
     rows = Evaluation.objects.filter(submission__in=Submission.objects.moderated().order_by().values("pk"))
     rows = rows.filter(having(names, _COLUMNS), task_version__task__versions=evaluation.task_version_id)
-    return list(rows.exclude(verdict="").select_related("submission__method").defer("report", "error_internal"))
+    return list(rows.select_related("submission__method").defer("report", "error_internal"))
 
 
 class Judgings:
-    """Judgings that may be of one code, by owner and by name: each is looked at once, not once for each other one."""
+    """Judgings that may be of one code, by owner and by name: each is looked at once, not once for each other one.
 
-    def __init__(self, judgings: Iterable[Evaluation]) -> None:
-        self.judgings = list(judgings)
-        self._groups = dict[tuple[str, bool], dict[Name, frozenset[Name]]]()
+    `gone` is what is remembered of deleted ones. It connects the judgings of its owner as those did.
+    """
 
-    def own_names(self, evaluation: Evaluation, *, tokens: bool = False) -> frozenset[Name]:
+    def __init__(self, judgings: Iterable[Evaluation], gone: Iterable[Gone] = ()) -> None:
+        self.judgings, self.gone = list(judgings), list(gone)
+        self._groups = dict[tuple[str, bool, bool], dict[Name, frozenset[Name]]]()
+
+    def own_names(self, evaluation: Evaluation, *, tokens: bool = False, gone: bool = True) -> frozenset[Name]:
         """Texts, compiled codes and tokens of its owner's judgings that have to do with it. By tokens only if asked."""
-        asked = owner_of(evaluation), tokens
-        if asked not in self._groups:
-            self._groups[asked] = _groups(names_of(item, tokens=tokens) for item in self._owned[owner_of(evaluation)])
-        return _connected(names_of(evaluation, tokens=tokens), self._groups[asked])
+        owner = owner_of(evaluation)
+        if (owner, tokens, gone) not in self._groups:
+            owned = chain(self._owned[owner], self._left[owner] if gone else ())
+            self._groups[owner, tokens, gone] = _groups(names_of(item, tokens=tokens) for item in owned)
+        return _connected(names_of(evaluation, tokens=tokens), self._groups[owner, tokens, gone])
 
     def of_same_code(self, evaluation: Evaluation, names: frozenset[Name] | None = None) -> list[Evaluation]:
         """Those of its owner that have to do with it, and those of others that have a text or a code of these.
@@ -105,6 +134,13 @@ class Judgings:
         found = defaultdict[str, list[Evaluation]](list)
         for item in self.judgings:
             found[owner_of(item)].append(item)
+        return found
+
+    @cached_property
+    def _left(self) -> dict[str, list[Gone]]:
+        found = defaultdict[str, list[Gone]](list)
+        for row in self.gone:
+            found[_person(row.owner_id, row.former_owner)].append(row)
         return found
 
     @cached_property
@@ -137,7 +173,7 @@ def names_of(row: Any, *, tokens: bool = False) -> set[Name]:
     """The keys of a judging, of a deleted one or of a confirmation. A key that is not known is nobody's."""
     if isinstance(row, Confirmation):
         keys = {"text": row.source_sha256, "object": row.object_key}
-    elif isinstance(row, Refusal | DeletedScore):
+    elif isinstance(row, Gone):
         keys = {"text": row.source_sha256, "object": row.object_key, "tokens": row.source_key}
     else:
         submission = row.submission
@@ -145,34 +181,51 @@ def names_of(row: Any, *, tokens: bool = False) -> set[Name]:
     return {(kind, key) for kind, key in keys.items() if key and (tokens or kind != "tokens")}
 
 
-def own_names_of_many(judgings: list[Evaluation], board: QuerySet[Evaluation]) -> dict[int, frozenset[Name]]:
-    """The names of many of a board at once, with tokens, by their keys. Of what has no owner there are its own."""
-    mine = Q(submission__owner__in={item.submission.owner_id for item in judgings} - {None})
-    mine |= Q(submission__former_owner__in={item.submission.former_owner for item in judgings} - {None})
-    names = set[Name]().union(*(names_of(item, tokens=True) for item in judgings))
-    own = defaultdict[Any, list[set[Name]]](list)
-    for owner, gone, *keys in _rows_about(names, board.filter(mine), (*_OWNERS, *_COLUMNS.values())):
-        own[owner or gone].append(_named(keys))
+def own_names_of_many(judgings: list[Evaluation], board: dict[str, Any]) -> dict[int, frozenset[Name]]:
+    """The names of many of a board at once, with tokens, by their keys."""
+    owners = [{getattr(item.submission, name) for item in judgings} - {None} for name in ("owner_id", "former_owner")]
+    texts = {item.submission.blob_id for item in judgings if is_of_nobody(item.submission)}
+    mine = Q(submission__owner__in=owners[0]) | Q(submission__former_owner__in=owners[1])
+    mine |= Q(submission__owner=None, submission__former_owner=None, submission__blob__in=texts)
+    gone = [table.filter(Q(owner__in=owners[0]) | Q(former_owner__in=owners[1])) for table in _of_people_on(board)]
+    names, known = (
+        set[Name]().union(*(names_of(item, tokens=True) for item in judgings)),
+        Evaluation.objects.filter(mine),
+    )
+    rows = _rows_about(names, known.filter(**board), gone, _OWNERS, _OWNERS_OF_GONE)
+    own = defaultdict[str, list[set[Name]]](list)
+    for owner, former, language, method, *keys in rows:
+        own[_person(owner, former, keys[0], language, method)].append(_named(keys))
     groups = {owner: _groups(its) for owner, its in own.items()}
-    whose = {item.pk: item.submission.owner_id or item.submission.former_owner for item in judgings}
-    return {item.pk: _connected(names_of(item, tokens=True), groups.get(whose[item.pk], {})) for item in judgings}
+    return {item.pk: _connected(names_of(item, tokens=True), groups.get(owner_of(item), {})) for item in judgings}
 
 
-def _rows_about(names: set[Name], known: QuerySet[Evaluation], columns: Iterable[str]) -> set[Any]:
-    """Values of the columns, of which those of `_COLUMNS` are last, of all that have to do with these names.
+def _rows_about(
+    names: set[Name],
+    known: QuerySet[Evaluation],
+    gone: list[QuerySet[Any]],
+    owners: Iterable[Any] = (),
+    owners_of_gone: Iterable[Any] = (),
+) -> set[Any]:
+    """Values of columns about owners, then of names, of all that have to do with these names, deleted judgings too.
 
     Texts of which each has a compiled code in common with the next one are not followed one by one: after a few rounds
     whatever is known is read at once, and there may be more among the rows than have to do with these names.
     """
-    rows, asked, new, columns = set[Any](), set[Name](), set(names), tuple(columns)
+    columns, columns_of_gone = (*owners, *_COLUMNS.values()), (*owners_of_gone, *GONE_OF_OWNER.values())
+
+    def read(which: Q, which_gone: Q) -> set[Any]:
+        left = (table.filter(which_gone).values_list(*columns_of_gone) for table in gone)
+        return set(known.filter(which).order_by().values_list(*columns).union(*left))
+
+    rows, asked, new = set[Any](), set[Name](), set(names)
     for _ in range(_ROUNDS_MAX):
-        found = set(known.filter(having(new, _COLUMNS)).order_by().values_list(*columns).distinct())
-        rows |= found
+        rows |= (found := read(having(new, _COLUMNS), having(new, GONE_OF_OWNER)))
         asked |= new
         new = set[Name]().union(*(_named(keys[-len(_COLUMNS) :]) for keys in found)) - asked
         if not new:
             return rows
-    return set(known.order_by().values_list(*columns).distinct())
+    return read(Q(), Q())
 
 
 def _named(keys: Iterable[str]) -> set[Name]:

@@ -262,18 +262,23 @@ def _is_timed_again(key: BoardKey) -> Q:
         again = Q(submission__in=scored.filter(**as_well).values("submission"))
         for name, (column, gone) in _KEYS.items():
             own = scored.filter(**as_well).annotate(own=_owned(column)).exclude(own="").values("own")
-            own_gone = deleted.filter(**as_well).annotate(own=_owned(gone, "owner")).exclude(own="").values("own")
+            owned_gone = _owned(gone, "owner", "former_owner")
+            own_gone = deleted.filter(**as_well).annotate(own=owned_gone).exclude(own="").values("own")
             again |= Q(**{f"own_{name}__in": own}) | Q(**{f"own_{name}__in": own_gone})
         found |= again & Q(timing_trust=trust, timing_revision__lt=latest)
     return found
 
 
-def _owned(column: str, owner: str = "submission__owner") -> Any:
+def _owned(column: str, *owners: str) -> Any:
     """A key and whose it is, as one value; empty if one is not known. Lists of these can be searched by hash."""
-    gone = f"{owner.removesuffix('owner')}former_owner"
-    person = Coalesce(Cast(F(owner), TextField()), Cast(F(gone), TextField()))
-    parts = (person, Value(" "), Cast(F(column), TextField()))
-    is_known = ~Q(**{column: ""}) & (Q(**{f"{owner}__isnull": False}) | Q(**{f"{gone}__isnull": False}))
+    person: list[Any] = [
+        Cast(F(name), TextField()) for name in owners or ("submission__owner", "submission__former_owner")
+    ]
+    if not owners:  # of what never had an account
+        parts_of_text = Cast(F("submission__blob"), TextField()), Cast(F("submission__method"), TextField())
+        person.append(Concat(*parts_of_text, output_field=TextField()))
+    parts = (Coalesce(*person), Value(" "), Cast(F(column), TextField()))
+    is_known = ~Q(**{column: ""}) & (~Q(**dict.fromkeys(owners)) if owners else Q())
     known = When(is_known, then=Concat(*parts, output_field=TextField()))
     return Case(known, default=Value(""), output_field=TextField())
 
@@ -287,14 +292,15 @@ def _in_question(key: BoardKey, records: list[Evaluation]) -> set[int]:
     if not records:
         return set()
     board = {"task_version": key.version, "device_kind": key.device, "ruleset": key.ruleset}
-    named = own_names_of_many(records, Evaluation.objects.filter(**board))
+    named = own_names_of_many(records, board)
     names = {kind: {name for its in named.values() for its_kind, name in its if its_kind == kind} for kind in _KEYS}
     texts, tokens, objects = names["text"], names["tokens"], names["object"]
-    doubtful = Q(gated=True) | ~Q(verdict=Verdict.PASS) | ~Q(submission__moderation=Moderation.OK)
-    held = Evaluation.objects.filter(doubtful, **board).exclude(verdict="")
+    doubtful = (Q(gated=True) | ~Q(verdict__in=(Verdict.PASS, ""))) & Q(**board)
+    by_staff = ~Q(submission__moderation=Moderation.OK) & Q(task_version__task=key.version.task_id)  # on all its boards
+    held = Evaluation.objects.filter(doubtful | by_staff)
     alike = Submission.objects.filter(Q(blob__in=texts) | Q(source_key__in=tokens)).order_by().values("pk")
     like = Q(source_sha256__in=texts) | Q(object_key__in=objects) | Q(source_key__in=tokens)
-    gone = Refusal.objects.filter(like, **board)
+    gone = Refusal.objects.filter(like).filter(Q(**board) | Q(verdict="", task_version__task=key.version.task_id))
     doubts = {
         name
         for names in (

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 from ..harness import Verdict, read_alike
 from ..models import Confirmation, DeletedScore, Evaluation, Submission
 from ..states import BOUNDED, TIMINGS, EvaluationReason, Visibility
-from .same_code import GONE, Judgings, Name, having, names_of, owner_of, program_of, taken_down_of
+from .same_code import GONE, Gone, Judgings, Name, having, names_of, owner_of, program_of, taken_down_of
 
 _Alike = tuple[str, frozenset[Name], frozenset[str]]
 _Found = TypeVar("_Found")
@@ -35,12 +35,13 @@ class SameCode(Judgings):
         taken_down: Iterable[Evaluation] = (),
         confirmations: Iterable[Confirmation] = (),
         audits: Iterable[DeletedScore] = (),
+        gone: Iterable[Gone] = (),
     ) -> None:
         """`taken_down` are judgings, on any board of the task, of submissions that staff have moderated.
 
         `audits` are of submissions that were deleted.
         """
-        super().__init__(judgings)
+        super().__init__(judgings, gone)
         self.taken_down = list(taken_down)
         self.found = dict[Any, Any]()  # see `once_for_all_alike`
         self.keys = frozenset(item.pk for item in self.judgings)
@@ -112,14 +113,14 @@ class JudgedProgram(Judgings):
     """
 
     def __init__(self, evaluation: Evaluation, *others: Evaluation) -> None:
-        super().__init__(program_of(evaluation, *others))
+        super().__init__(*program_of(evaluation, *others))
         _read_gates(self.judgings)
-        all_of_it = (evaluation, *others, *self.judgings)
+        all_of_it = (evaluation, *others, *self.judgings, *self.gone)
         names = set[Name]().union(*(names_of(item, tokens=True) for item in all_of_it))
         board = {name: getattr(evaluation, name) for name in ("task_version_id", "device_kind_id", "ruleset_id")}
-        gone = having(names, GONE)
-        self._confirmations = list(Confirmation.objects.filter(gone, **board))
-        self._audits = list(DeletedScore.objects.filter(gone, passed_audit=True, **board))
+        like = having(names, GONE)
+        self._confirmations = list(Confirmation.objects.filter(like, **board))
+        self._audits = list(DeletedScore.objects.filter(like, passed_audit=True, **board))
         self._taken_down = Judgings(taken_down_of(evaluation, names))
         self._asked = dict[_Alike, SameCode]()
         self._codes = dict[tuple[int, ...], SameCode]()
@@ -131,7 +132,7 @@ class JudgedProgram(Judgings):
             taken_down = self._taken_down.of_same_code(evaluation, self.own_names(evaluation, tokens=True))
             keys = tuple(item.pk for item in (*judgings, *taken_down))
             if keys not in self._codes:
-                self._codes[keys] = SameCode(judgings, taken_down, self._confirmations, self._audits)
+                self._codes[keys] = SameCode(judgings, taken_down, self._confirmations, self._audits, self.gone)
             self._asked[asked] = self._codes[keys]
         return self._asked[asked]
 

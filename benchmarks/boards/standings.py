@@ -13,8 +13,9 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Q, QuerySet
 
-from ..harness import Report, Verdict
+from ..harness import Report, Verdict, is_python, read_alike
 from ..models import (
+    DeviceKind,
     Evaluation,
     Standing,
     Submission,
@@ -23,12 +24,13 @@ from ..models import (
 from ..notifications import telling
 from ..querysets import counted
 from ..states import BOUNDED, MethodKind, Moderation, TaskVersionStatus, Visibility
+from . import confirmations
 from .contradictions import is_for_site
 from .labels import is_ranked
 from .ranking import Entry, rank
 from .reviews import AUDITS
 from .rows import READ_TOGETHER, best_row, place_of
-from .same_code import Name, holder_of
+from .same_code import Name, holder_of, is_of_nobody
 from .settled import JudgedProgram, Programs
 
 AUDITED_PLACES = 3  # of a board, whose entries must not rest on a bound alone
@@ -47,19 +49,55 @@ def wants_audit(evaluation: Evaluation, report: Report) -> bool:
     return may_stand(evaluation) and clearly_better.count() < AUDITED_PLACES
 
 
-def standings_update(evaluation: Evaluation) -> bool:
-    """Write the standing of this evaluation and rank its board again. False: nothing changed.
+def standings_update(evaluation: Evaluation) -> set[str]:
+    """Write the standing of this evaluation and rank its board again. The device kinds whose boards may have changed.
 
     The only writer of Standing. The judgings of one code are pooled. A code that was accepted and is refused when
     judged again goes under review, so that trying until it passes gains nothing.
     """
     if Verdict(evaluation.verdict).ours:
-        return False
+        return set()
     hold_boards(evaluation)
     touched = _renew_programs([evaluation], Programs())
     if touched:
         _rank_board(evaluation)
-    return touched
+    return decision_follows(evaluation) | ({evaluation.device_kind.slug} if touched else set())
+
+
+def decision_follows(evaluation: Evaluation) -> set[str]:
+    """Renew what has to do with its submission on all boards of the task, if staff have moderated that.
+
+    What it was compiled to may be known only now. The device kinds of these boards.
+    """
+    if not Submission.objects.moderated().filter(pk=evaluation.submission_id).exists():
+        return set()
+    about = on_each_board(evaluation.submission)
+    review_renew(about)
+    return {item.device_kind.slug for item in about}
+
+
+def on_each_board(submission: Submission) -> list[Evaluation]:
+    """What stands for a submission on each board of its task, judged there or not: a decision counts on all of them.
+
+    They are not saved. One for each code that it was compiled to, or that staff have confirmed of its text.
+    """
+    rows = Standing.objects.filter(task_version__task=submission.task_version.task_id).order_by()
+    boards = set(rows.values_list("task_version", "ruleset", "device_kind").distinct())
+    versions = TaskVersion.objects.select_related("task").in_bulk({board[0] for board in boards})
+    kinds = DeviceKind.objects.in_bulk({board[2] for board in boards})
+    known = {*submission.evaluations.order_by().values_list("object_key", flat=True)}
+    known |= {*confirmations.of(submission).order_by().values_list("object_key", flat=True)}
+    return [
+        Evaluation(
+            submission=submission,
+            task_version=versions[version],
+            ruleset_id=ruleset,
+            device_kind=kinds[kind],
+            object_key=key,
+        )
+        for version, ruleset, kind in sorted(boards)
+        for key in sorted(known)
+    ]
 
 
 def standings_renew(evaluation: Evaluation, programs: Programs | None = None) -> None:
@@ -148,12 +186,28 @@ def _renew_program(judged: list[Evaluation], program: JudgedProgram, programs: P
 
 
 def _shown(program: JudgedProgram) -> dict[str, list[Evaluation]]:
-    """The judgings of a program that may stand, by their holders, and those that ended first come first."""
-    found = defaultdict[str, list[Evaluation]](list)
-    for item in program.judgings:
-        if item.verdict == Verdict.PASS and not item.is_quick and _is_shown(item.submission):
-            found[holder_of(item)].append(item)
+    """The judgings of a program that may stand, by their holders, and those that ended first come first.
+
+    Without an account nothing stands that has the code of an earlier submission of another text: copies with other
+    comments cost nothing, and each would take a place.
+    """
+    may = [item for item in program.judgings if item.verdict == Verdict.PASS and not item.is_quick]
+    shown = [item for item in may if _is_shown(item.submission)]
+    found, first = defaultdict[str, list[Evaluation]](list), dict[tuple[str, str], str]()
+    for item in sorted(shown, key=lambda item: item.submission_id):
+        first.setdefault(_code_of(item), holder_of(item))
+    for item in shown:
+        code, holder = _code_of(item), holder_of(item)
+        is_copy = holder.startswith("text:") and all(code) and first[code] != holder
+        if not is_copy:
+            found[holder].append(item)
     return found
+
+
+def _code_of(item: Evaluation) -> tuple[str, str]:
+    """What it was compiled to; of Python, where that is the text, its tokens. Empty if that is not known."""
+    language = item.submission.language
+    return min(read_alike(language)), item.submission.source_key if is_python(language) else item.object_key
 
 
 def _replace(before: Standing | None, row: Standing) -> None:
@@ -173,27 +227,39 @@ def _has_another(row: Standing) -> bool:
 def hold_boards(evaluation: Evaluation) -> None:
     """Lock the boards of this task version until the transaction ends, and read the submission again.
 
-    Nothing that was kept of these boards is used once the transaction is committed.
+    Of what staff have moderated those of all versions of the task, on which it counts. Nothing that was kept of these
+    boards is used once the transaction is committed.
     """
-    boards_marked([evaluation.task_version_id])
-    now = Submission.objects.filter(pk=evaluation.submission_id).values("visibility", "moderation", "shown_at")
+    about = Submission.objects.filter(pk=evaluation.submission_id)
+    boards_marked([evaluation.task_version_id, *_versions_of_moderated(about)])
+    now = about.values("visibility", "moderation", "shown_at")
     for name, value in (now.first() or {}).items():  # none: it has just been deleted
         setattr(evaluation.submission, name, value)
 
 
 def boards_marked(versions: Iterable[int]) -> None:
-    """What a task version's boards show is about to change; its row is locked by that."""
-    TaskVersion.objects.filter(pk__in=versions).update(boards_mark=uuid.uuid4())
+    """What the boards of task versions show is about to change; their rows are locked by that, in the order of keys."""
+    keys = set(versions)
+    if len(keys) > 1:  # an update alone locks them in whatever order it comes upon them
+        list(TaskVersion.objects.filter(pk__in=keys).select_for_update().order_by("pk").values_list("pk"))
+    TaskVersion.objects.filter(pk__in=keys).update(boards_mark=uuid.uuid4())
 
 
-def boards_held(submission: Submission) -> None:
-    """Lock the boards of whatever a submission is judged for, before it is asked how that ended.
+def boards_held(submissions: QuerySet[Submission]) -> None:
+    """Lock the boards of whatever submissions are judged for, before it is asked how that ended.
 
     Who writes a report holds them until it is committed. Before that nobody else sees a verdict, and would leave alone
-    what the report is about to put on a board. Whoever changes the submission holds them first, in the same order as
-    everybody else, so that no two wait for each other.
+    what the report is about to put on a board. Whoever changes a submission holds them first, in the same order as
+    everybody else, so that no two wait for each other. What staff have moderated counts on all boards of its task.
     """
-    boards_marked(Evaluation.objects.filter(submission=submission).order_by().values_list("task_version", flat=True))
+    judged = Evaluation.objects.filter(submission__in=submissions).order_by().values_list("task_version", flat=True)
+    boards_marked([*judged, *_versions_of_moderated(submissions)])
+
+
+def _versions_of_moderated(submissions: QuerySet[Submission]) -> QuerySet[TaskVersion, int]:
+    moderated = Submission.objects.moderated().filter(pk__in=submissions.order_by().values("pk"))
+    tasks = moderated.order_by().values("task_version__task")
+    return TaskVersion.objects.filter(task__in=tasks).values_list("pk", flat=True)
 
 
 def standings_release(owner: Any) -> list[Evaluation]:
@@ -224,11 +290,9 @@ def _one_of_each_program(evaluation: Evaluation) -> Iterator[list[Evaluation]]:
 def _accepted_of_holder(evaluation: Evaluation) -> QuerySet[Evaluation]:
     """What its holder may show, best first."""
     submission = evaluation.submission
-    same: dict[str, Any] = {"owner": submission.owner_id, "method": submission.method_id}
-    if submission.owner_id is None and submission.method.kind == MethodKind.HUMAN:
-        gone = submission.former_owner
-        left = {"former_owner": gone} if gone else {"former_owner": None, "blob": submission.blob_id}
-        same = {"owner": None, "method": submission.method_id, **left}
+    same: dict[str, Any] = {name: getattr(submission, name) for name in ("owner_id", "former_owner", "method_id")}
+    if is_of_nobody(submission) and submission.method.kind == MethodKind.HUMAN:
+        same["blob_id"] = submission.blob_id
     return (
         Evaluation.objects.full()
         .filter(

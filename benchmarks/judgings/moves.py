@@ -17,7 +17,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from .. import quotas
-from ..boards.standings import standings_update
+from ..boards.standings import decision_follows, standings_update
 from ..events import emit
 from ..harness import CPU, Report, Step, Verdict
 from ..models import (
@@ -141,8 +141,11 @@ def evaluation_compiled(holding: Holding, build_s: float, object_key: str | None
     evaluation = holding.evaluation
     evaluation.build_s, evaluation.object_key = build_s, object_key or ""
     held = Evaluation.objects.filter(pk=evaluation.pk, claim=holding.claim)
-    if not held.update(build_s=evaluation.build_s, object_key=evaluation.object_key):
-        raise ClaimLost
+    with transaction.atomic():
+        if not held.update(build_s=evaluation.build_s, object_key=evaluation.object_key):
+            raise ClaimLost
+        if evaluation.object_key:
+            _tell_boards(decision_follows(evaluation))
 
 
 def evaluation_built(holding: Holding) -> None:
@@ -202,8 +205,12 @@ def record_report(holding: Holding, report: Report) -> None:
         evaluation.refresh_from_db()
         recording.write(evaluation, report)
         checks.explain(evaluation)
-        if standings_update(evaluation):
-            emit(f"board:{evaluation.device_kind.slug}", "changed")
+        _tell_boards(standings_update(evaluation))
+
+
+def _tell_boards(kinds: set[str]) -> None:
+    for kind in sorted(kinds):
+        emit(f"board:{kind}", "changed")
 
 
 def evaluation_cancel(evaluation: Evaluation, why: str, *, by_author: bool = False) -> bool:

@@ -22,5 +22,5 @@ def mark(apps, schema_editor):
 
 
 class Migration(migrations.Migration):
-    dependencies = [("benchmarks", "0050_one_row_of_a_text_without_an_account")]
+    dependencies = [("benchmarks", "0052_deleted_connections")]
     operations = [migrations.RunPython(mark, migrations.RunPython.noop)]

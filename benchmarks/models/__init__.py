@@ -11,7 +11,7 @@ from .comments import Comment
 from .contests import CONTEST_SEEN, Contest, ContestEntry, ContestParticipant, ContestSitting, ContestTask
 from .evaluations import BaselineResult, ConfigResult, Evaluation, StageResult, Worker
 from .imports import ImportReport, StoredTask, SuiteImport
-from .ledger import CachedValue, Confirmation, DeletedScore, LedgerEntry, Payer, Refusal, SpentPlace
+from .ledger import CachedValue, Confirmation, DeletedConnection, DeletedScore, LedgerEntry, Payer, Refusal, SpentPlace
 from .moderation import ModerationAction, RejudgeBatch, RejudgeItem
 from .news import NewsPost
 from .notifications import Delivery, Notification, NotificationChoice
@@ -38,6 +38,7 @@ __all__ = [
     "ContestParticipant",
     "ContestSitting",
     "ContestTask",
+    "DeletedConnection",
     "DeletedScore",
     "Delivery",
     "DeviceKind",

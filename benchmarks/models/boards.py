@@ -18,9 +18,9 @@ from .tasks import DeviceKind, RuleSet, TaskVersion
 class Standing(models.Model):
     """One row of a leaderboard. Written by `boards/standings.py` alone.
 
-    `holder` is who the row belongs to: `user:ID` (with `/METHOD` unless made by hand), `method:SLUG` for what kbench
-    ships, `former:ID` for what an account has left, `text:SHA256` for what was submitted without an account. `rank` is
-    None while the entry is under review.
+    `holder` is who the row belongs to: `user:ID`, and `former:ID` for what an account has left (both with `/METHOD`
+    unless made by hand), `method:SLUG` for what kbench ships, `text:SHA256` for what was submitted without an account.
+    `rank` is None while the entry is under review.
     """
 
     ruleset = models.ForeignKey(RuleSet, on_delete=models.PROTECT, related_name="standings")

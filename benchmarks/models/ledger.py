@@ -130,6 +130,29 @@ class DeletedScore(models.Model):
         return f"{self.source_sha256[:12]} {self.score:.2f}"
 
 
+class DeletedConnection(models.Model):
+    """That a judging since deleted, neither scored nor refused, was of this text and code: they stay connected.
+
+    For its owner alone; it says nothing against either of them.
+    """
+
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    former_owner = models.UUIDField(null=True, blank=True, editable=False)  # as of the submissions that it left
+    source_sha256 = models.CharField(max_length=64)
+    source_key = models.CharField(max_length=64, blank=True)
+    object_key = models.CharField(max_length=64, blank=True)
+    language = models.CharField(max_length=10)
+    task_version = models.ForeignKey(TaskVersion, on_delete=models.CASCADE, related_name="+")
+    device_kind = models.ForeignKey(DeviceKind, on_delete=models.CASCADE, related_name="+")
+    ruleset = models.ForeignKey(RuleSet, on_delete=models.CASCADE, related_name="+")
+
+    class Meta:
+        ordering: ClassVar = ["pk"]
+
+    def __str__(self) -> str:
+        return f"{self.source_sha256[:12]} {self.object_key[:12]}"
+
+
 class Confirmation(models.Model):
     """That staff have looked at a text, and at what it was compiled to on a board, and found nothing wrong until then.
 

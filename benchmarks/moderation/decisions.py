@@ -12,11 +12,10 @@ from datetime import timedelta
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 from django.utils import timezone
 
 from benchmarks.boards import confirmations, standings
-from benchmarks.boards.same_code import of_one_person
 from benchmarks.boards.settled import Programs
 from benchmarks.judgings.moves import evaluation_cancel
 from benchmarks.services import Refused
@@ -95,7 +94,7 @@ def decide(
         moves_boards = kind in MOVES or kind in _OF_REVIEWS
         if moves_boards:
             standings.boards_marked(submission.task_version.task.versions.order_by("pk").values_list("pk", flat=True))
-        about = _judgings_about(submission) if moves_boards else []
+        about = standings.on_each_board(submission) if moves_boards else []
         _move(submission, kind, seen)
         telling.report_decided(reporters, _subject(submission), kind, reason)
         log_action(kind, by, _subject(submission), submission=submission, public_reason=reason, private_note=note)
@@ -124,9 +123,10 @@ def _move(submission: Submission, kind: ActionKind, seen: str | None) -> None:
 def standings_follow(submission: Submission, about: Sequence[Evaluation] = ()) -> None:
     """Rank the boards anew that it was judged for; in the transaction that has held them and then moved it.
 
-    `about` are other judgings that the decision is about, also on other boards.
+    `about` stands for it on all boards of the task (`standings.on_each_board`), as it was before.
     """
-    judged = _with_boards(Evaluation.objects.filter(submission=submission))
+    rows = submission.evaluations.exclude(verdict="").defer("report").order_by("pk")
+    judged = list(rows.select_related("submission__method", "task_version__task", "ruleset", "device_kind"))
     boards = {(item.ruleset_id, item.task_version_id, item.device_kind_id): item for item in judged}
     programs = Programs([*judged, *about])
     for evaluation in boards.values():
@@ -134,25 +134,6 @@ def standings_follow(submission: Submission, about: Sequence[Evaluation] = ()) -
     standings.review_renew([*judged, *about], programs)
     for device in sorted({item.device_kind.slug for item in (*judged, *about)}):
         emit(f"board:{device}", "changed")
-
-
-def _judgings_about(submission: Submission) -> list[Evaluation]:
-    """Judgings, on any board of the task, of what has its text or compiled code, or is its owner's with its tokens."""
-    confirmed = confirmations.of(submission).values_list("object_key", flat=True)
-    own_keys = submission.evaluations.exclude(verdict="").values_list("object_key", flat=True)
-    alike = Q(submission__blob=submission.blob_id) | Q(object_key__in={*confirmed, *own_keys} - {""})
-    own = of_one_person(submission)
-    if own is not None and submission.source_key:
-        same = Submission.objects.filter(own, source_key=submission.source_key)
-        alike |= Q(submission__in=same.order_by().values("pk"))
-    return _with_boards(Evaluation.objects.filter(alike, task_version__task=submission.task_version.task_id))
-
-
-def _with_boards(rows: QuerySet[Evaluation]) -> list[Evaluation]:
-    rows = rows.exclude(verdict="").order_by("pk")
-    return list(
-        rows.select_related("submission__method", "task_version__task", "ruleset", "device_kind").defer("report")
-    )
 
 
 def ban(account: User, *, by: User, reason: str, note: str = "") -> None:

@@ -28,7 +28,7 @@ MARKS = "def forward(x, w, b):\n    return x\na" + 10_000 * "\u0300\u0316" + " =
 # of 40,036 bytes: 434 MB, which a build may take
 HALF_DOTTED = "def forward(x, w, b):\n    return x\nimport " + 20_000 * "a." + "a\n"
 TEXTS = {"memory": DOTTED, "half as much memory": HALF_DOTTED, "time": MARKS}
-# Builds as the worker does; a second thread stands for its signs of life.
+# Builds as the worker does; a second thread stands for its signs of life. By processor time, since machines are busy.
 BUILDS = """
 import resource, sys, tempfile, threading, time
 from pathlib import Path
@@ -38,13 +38,13 @@ from benchmarks.harness.compilers import builds
 from benchmarks.importers import records
 
 way, text = sys.argv[1], Path(sys.argv[2]).read_text()
-gaps, last, over = [0.0], time.monotonic(), False
+gaps, last, over = [0.0], time.process_time(), False
 
 def beats():
     global last
     while not over:
         time.sleep(0.01)
-        now = time.monotonic()
+        now = time.process_time()
         gaps.append(now - last)
         last = now
 
@@ -92,7 +92,7 @@ def test_no_python_text_takes_the_memory_or_the_time_of_the_judge(root: Path, wa
         assert done.returncode == 0, done.stderr
         taken_kb, longest_gap_s = map(float, done.stdout.split())
         assert taken_kb < 300 << 10, f"{len(text)} bytes of text took {taken_kb / 1024:.0f} MB of the worker"
-        assert longest_gap_s < 0.5, f"the worker stood still for {longest_gap_s:.1f} s"
+        assert longest_gap_s < 0.5, f"no other thread ran for {longest_gap_s:.1f} s of processor time"
 
 
 @pytest.mark.parametrize("head", ["", "x = 1\n" * 2000], ids=["short", "long"])

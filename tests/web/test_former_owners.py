@@ -57,3 +57,18 @@ def test_earlier_scores_of_what_was_judged_again_hold_no_record_though_the_accou
     if leaves:
         ownership.account_delete(User.objects.get(username="left"), keep_submissions=True)
     assert [record.score for record in board_records(key())] == [1.60, 1.70]
+
+
+def test_who_leaves_takes_no_row_of_somebody_else_who_has_left() -> None:
+    """Both had a row of what they made with one method; the second also has a text of the first."""
+    method = Method.objects.create(slug="agent-x", title="X", kind="agent")
+    options = {"method": method, "origin": Origin.AGENT}
+    one, two = factories.user("one"), factories.user("two")
+    first = factories.judged_on_gpu(replayed(2.0), owner=one, text="int x;", **options)
+    ownership.account_delete(one, keep_submissions=True)
+    for text in ("int x;", "int y;"):
+        factories.judged_on_gpu(replayed(2.1), owner=two, text=text, **options)
+    before = set(Standing.objects.values_list("evaluation", flat=True))
+    ownership.account_delete(two, keep_submissions=True)
+    assert set(Standing.objects.values_list("evaluation", flat=True)) == before
+    assert first.pk in before

@@ -50,25 +50,30 @@ class Site:
             return f"refused: {error}"
 
     def judge(self) -> str:
-        """The end of a judging, as a report writes it."""
-        submission = self._submission()
-        now = timezone.now()
-        row = Evaluation.objects.create(
+        """The end of a judging, as a report writes it. Some wait first, and staff may decide about them meanwhile."""
+        waiting = list(Evaluation.objects.filter(state=State.QUEUED).order_by("pk"))
+        row = self.chance.choice(waiting) if waiting and self.chance.random() < 0.5 else self._queued()
+        if self.chance.random() < 0.2:
+            return f"{row.submission.owner} waits"
+        keys = ("", "a" * 64, "b" * 64, row.submission.blob_id)
+        ending = {"state": State.DONE, "finished": timezone.now(), "object_key": self.chance.choice(keys)}
+        Evaluation.objects.filter(pk=row.pk).update(**ending, **self._ending())
+        stored = Evaluation.objects.select_related("submission__method", "task_version__task", "device_kind")
+        row = stored.get(pk=row.pk)
+        standings.standings_update(row)
+        return f"{row.submission.owner} {row.submission.visibility} {row.verdict} {row.score}"
+
+    def _queued(self) -> Evaluation:
+        submission, now = self._submission(), timezone.now()
+        return Evaluation.objects.create(
             submission=submission,
             task_version=submission.task_version,
             device_kind=self.chance.choice(self.kinds),
             ruleset=self.ruleset,
-            state=State.DONE,
             queued=now,
             claimed=now,
-            finished=now,
             reason_text="so it ended",
-            object_key=self.chance.choice(("", "a" * 64, "b" * 64, submission.blob_id)),
-            **self._ending(),
         )
-        stored = Evaluation.objects.select_related("submission__method", "task_version__task", "device_kind")
-        standings.standings_update(stored.get(pk=row.pk))
-        return f"{submission.owner} {submission.visibility} {row.verdict} {row.score}"
 
     def _submission(self) -> Submission:
         language, owner = self.chance.choice(LANGUAGES), self.chance.choice([*self.people, *self.people, None])
@@ -146,6 +151,7 @@ def rows() -> dict[tuple[Any, ...], dict[str, Any]]:
 
 
 def written_anew(kinds: list[DeviceKind]) -> dict[tuple[Any, ...], dict[str, Any]]:
+    Standing.objects.all().delete()  # or rows of holders that have nothing on a board any more would stay
     for kind in kinds:
         accepted = Evaluation.objects.full().filter(verdict=Verdict.PASS, device_kind=kind)
         if found := list(accepted.select_related("submission__method", "task_version__task")):

@@ -9,9 +9,12 @@ from django.db.migrations import DeleteModel, RemoveField, RenameField, RenameMo
 from django.db.migrations.loader import MigrationLoader
 from django.utils import timezone
 
+from benchmarks.accounts import ownership
 from benchmarks.judgings.recording import boards_complete
-from benchmarks.models import Evaluation
+from benchmarks.models import Evaluation, Method, Standing
+from benchmarks.states import Origin
 
+from . import factories
 from .test_bounds import enter, found, replayed
 from .test_timing_revisions import SAME, by, hidden
 
@@ -73,3 +76,19 @@ def test_boards_are_written_anew_if_private_judgings_may_contradict_each_other()
     import_module("benchmarks.migrations.0044_contested_entries").mark(apps, None)
     boards_complete()
     assert by("olga").under_review
+
+
+def test_rows_that_were_lost_when_accounts_left_are_written() -> None:
+    """Until then all that several accounts had left of one method had one row."""
+    method = Method.objects.create(slug="agent-x", title="X", kind="agent")
+    for name in ("one", "two"):
+        owner = factories.user(name)
+        factories.judged_on_gpu(replayed(2.0), owner=owner, text=f"int {name};", method=method, origin=Origin.AGENT)
+        ownership.account_delete(owner, keep_submissions=True)
+    holders = set(Standing.objects.values_list("holder", flat=True))
+    assert len(holders) == 2
+    Standing.objects.filter(holder=max(holders)).delete()
+    Standing.objects.update(holder="method:agent-x")
+    import_module("benchmarks.migrations.0051_holders_of_what_is_left").renew(apps, None)
+    boards_complete()
+    assert set(Standing.objects.values_list("holder", flat=True)) == holders
