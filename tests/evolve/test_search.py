@@ -68,6 +68,13 @@ def test_a_search_with_a_forecast_ends_once_nothing_promises_to_be_faster() -> N
         assert max(trial.fitness or 0.0 for trial in trials) == max(fitness(genome) or 0.0 for genome in SPACE.genomes)
 
 
+def test_a_search_with_a_forecast_goes_on_while_all_trials_are_alike() -> None:
+    trials: list[Trial] = []
+    while move := forecasting(SPACE, trials, Rng(1, "test", len(trials))):
+        trials.append(Trial(move.genome, 2.0))
+    assert len(trials) == SPACE.size
+
+
 @pytest.mark.parametrize("search", SEARCHES)
 def test_the_same_trials_and_key_give_the_same_move(search: Search) -> None:
     assert searched(search, 20) == searched(search, 20)

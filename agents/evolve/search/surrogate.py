@@ -58,13 +58,15 @@ class Surrogate:
 
 
 def surrogate(space: Space, trials: Sequence[Trial]) -> Surrogate | None:
-    """None while too little is known."""
+    """None while too little is known, or all trials were alike."""
     measured = _kept([trial for trial in trials if not trial.waiting])
     fitness = [trial.fitness for trial in measured if trial.fitness]
     if len(fitness) < LEAST:
         return None
     worst = max(min(fitness), max(fitness) / FLOOR)
     values = np.log([max(trial.fitness or worst, worst) for trial in measured])
+    if np.ptp(values) == 0:
+        return None
     waiting = [trial for trial in trials if trial.waiting]
     places = coordinates(space, [trial.genome for trial in [*measured, *waiting]])
     known = places[: len(values)]
