@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.harness import Paths, Source, default_rules
 from benchmarks.harness.compilers import builds, pruning
+from tests.harness.test_shelf import Dictionary
 
 HOUR_S = 3600.0
 
@@ -91,3 +92,15 @@ def test_a_new_build_makes_room_and_an_old_one_is_built_again(root: Path, monkey
     builds.build(broken[1], default_rules(), paths)
     assert first not in left(paths.builds)
     assert not builds.build(broken[0], default_rules(), paths).cached
+
+
+@pytest.mark.sandbox
+def test_what_another_machine_has_built_makes_room_too(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with a GPU may never build: others compile for it."""
+    monkeypatch.setattr(pruning, "KEPT_MAX_BYTES", 1)
+    shelf, broken = Dictionary(), Source("not a kernel", "cpp")
+    builds.build(broken, default_rules(), Paths(root, shelf))
+    paths = Paths(root / "another", shelf)
+    made(paths.builds, "old", 2)
+    assert builds.build(broken, default_rules(), paths).cached
+    assert [name.partition(".")[0] for name in left(paths.builds)] == [*shelf.items]

@@ -95,9 +95,7 @@ def build_with(
             if result.exit_code is None:
                 return result
             if not is_of_the_machine(result):
-                kept_now = _keep(result, folder, toolchain)
-                make_room(paths.builds)
-                return _shared(kept_now, folder, toolchain, paths.shelf)
+                return _shared(_keep(result, folder, toolchain), folder, toolchain, paths.shelf)
     shutil.rmtree(_doubtful(folder), ignore_errors=True)
     return _keep(result, _doubtful(folder), toolchain)
 
@@ -171,6 +169,7 @@ def _fetched(folder: Path, toolchain: Toolchain, shelf: Shelf | None) -> Build |
     if packed is None:
         return None
     unpack(packed, folder)
+    make_room(folder.parent)
     return _read(folder, toolchain)
 
 
@@ -208,6 +207,7 @@ def _keep(result: Build, folder: Path, toolchain: Toolchain) -> Build:
         if first is None:
             raise
         return first
+    make_room(folder.parent)
     return replace(result, binary=folder / toolchain.binary if result.binary is not None else None)
 
 
