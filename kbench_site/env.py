@@ -199,6 +199,9 @@ VARIABLES: dict[str, Variable] = {
     "KBENCH_IMAGE": Variable(
         _text, "", "name of the running container image, shown on the status page and in every report"
     ),
+    "KBENCH_CGROUP": Variable(
+        _text, "", "folder of cgroups in which a worker gives each sandbox a group that limits its memory as a whole"
+    ),
     "KBENCH_ENTRY_LICENCE": Variable(
         _text,
         "",

@@ -1,6 +1,6 @@
-"""The first thing in every child: limits, affinity, filter, then exec. Runs as a script, standard library only.
+"""The first thing in every child: group, limits, affinity, filter, then exec. Runs as a script, standard library only.
 
-    python -I enter.py '{"limits": {...}, "cores": [1], "filter": "<base64>", "adopts": false}' ARGV...
+    python -I enter.py '{"limits": {...}, "cores": [1], "filter": "<base64>", "adopts": false, "group": ""}' ARGV...
 
 Not covered: namespaces and mounts, which bubblewrap does after this.
 """
@@ -27,6 +27,9 @@ def main() -> None:
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if plan["adopts"]:  # so that nobody below it is lost to whoever ends it
         prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    if plan["group"]:
+        with open(plan["group"], "w") as file:
+            file.write("0")
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # of a machine without memory the sandboxes end, before anything else
     for name, value in plan["limits"].items():

@@ -154,6 +154,8 @@ class Workshop:
             log = _as_each_time(child.log_tail(_LOG_BYTES), is_cut=Path(file.name).stat().st_size > _LOG_BYTES)
         if self._digest() != texts:
             return Compilation(1, log, problem="the text was changed while it was compiled")
+        if child.has_overrun:
+            return Compilation(1, log, problem=f"it took more than {(room.all_memory_bytes or 0) >> 20} MiB of memory")
         return Compilation(code, log)
 
     def make(self, steps: Iterable[Iterable[str]], made: str, room: Room, target: Path) -> Compilation:

@@ -3,7 +3,8 @@
 A `Room` says what a child may see and use; `spawn` starts it there. Without bubblewrap the same limits, filter and
 empty environment apply, but the child sees the machine's files and network: `Isolation.strong` is False then. The
 number of processes and threads is limited by Linux, or counted (`crowd.py`) where its limit does not hold, as names of
-files are. Not covered: memory of many processes together (a build may use `memory_bytes` in each of its processes).
+files are. All memory of a sandbox together is limited where it can have a control group (`groups.py`), and nowhere
+else: a build may use `memory_bytes` in each of its processes.
 """
 
 import base64
@@ -25,7 +26,7 @@ from pathlib import Path
 
 from ..errors import ChildSurvived, IsolationError
 from ..protocol import clean_text
-from . import seccomp
+from . import groups, seccomp
 from .crowd import TreeWork, children_of, end_tree, watch, work_of
 from .freezer import Freezer, RunSpan, signal_quietly, state_of, threads_of
 from .outbox import log_end
@@ -97,12 +98,18 @@ class Room:
     # it was given alone must not see them.
     system: bool = True
 
+    @property
+    def all_memory_bytes(self) -> int | None:
+        """What its processes may take together, if it has a control group: as one of them, and both folders full."""
+        return None if self.memory_bytes is None else self.memory_bytes + 2 * self.scratch_bytes
+
 
 @functools.cache
 def isolation_in_force() -> Isolation:
     """The strongest isolation that works here, found by trying it once per process."""
     if _bubblewrap_works():
-        return Isolation("bubblewrap", True, "bubblewrap namespaces, seccomp filter, resource limits")
+        grouped = "" if groups.home() is None else ", control groups"
+        return Isolation("bubblewrap", True, f"bubblewrap namespaces, seccomp filter, resource limits{grouped}")
     if seccomp.supported():
         return Isolation(
             "seccomp", False, "seccomp filter and resource limits only: bubblewrap does not work on this machine"
@@ -149,9 +156,13 @@ def child_code() -> dict[Path, str]:
 class Child:
     """A running child. `pid` is the process itself as this machine numbers it, not its wrapper."""
 
-    def __init__(self, process: subprocess.Popen[bytes], log: Path, *, wrapped: bool) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], log: Path, *, wrapped: bool, group: groups.Group | None = None
+    ) -> None:
         self._process = process
         self._wrapped = wrapped
+        self._group = group
+        self.has_overrun = False  # once it is killed: whether it took more memory than its group may have
         self._doomed: list[int] | None = None
         self.log = log
 
@@ -230,6 +241,9 @@ class Child:
             raise ChildSurvived("a child survived SIGKILL") from error
         _await_gone(self._doomed or [])
         self._doomed = []  # their numbers may be others' by the next time
+        if self._group is not None:
+            self.has_overrun = self.has_overrun or self._group.has_overrun()
+            self._group.end()
 
     def log_tail(self, limit_bytes: int) -> str:
         """The end of what the child printed, control characters replaced."""
@@ -250,6 +264,7 @@ def spawn(
     `filter_program` is installed before `argv` starts; a child that must load trusted code first installs its own.
     """
     strong, is_limited = isolation_in_force().strong, tasks_are_limited()
+    group = groups.new_group(room.all_memory_bytes, room.tasks)
     program = filter_program if seccomp.supported() else b""
     limited = ["/usr/bin/prlimit", f"--nproc={room.tasks}", *argv] if is_limited else list(argv)
     command = [*_bubblewrap(room), "--", *limited] if strong else limited
@@ -264,6 +279,7 @@ def spawn(
         "cores": room.cores,
         "filter": base64.b64encode(program).decode(),
         "adopts": not strong,
+        "group": "" if group is None else group.door,
     }
     log.write_bytes(b"")
     with log.open("ab") as output, _nothing() as nothing:  # others write there, too
@@ -279,8 +295,9 @@ def spawn(
         )
     if strong and filter_program and seccomp.supported():
         os.close(fds[-1])
-    watch(process.pid, log, tasks=None if is_limited else room.tasks, names=_NAMES_MAX if strong else None)
-    return Child(process, log, wrapped=strong)
+    counted = not is_limited and not (group and group.limits_tasks)
+    watch(process.pid, log, tasks=room.tasks if counted else None, names=_NAMES_MAX if strong else None)
+    return Child(process, log, wrapped=strong, group=group)
 
 
 @contextmanager

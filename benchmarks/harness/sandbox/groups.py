@@ -1,0 +1,143 @@
+"""Bounds the memory of a whole sandbox by a control group of its own, where the operator has given us some to make.
+
+The limits of `isolation.py` hold for each process, and know only some kinds of memory. A group counts all that the
+processes of a sandbox take together: pages, files in memory, and what the system's kernel keeps for them, such as names
+of files, pipes and semaphores. `KBENCH_CGROUP` names a folder of cgroup v2 that belongs to this user and holds no
+process but this program's, as systemd makes for a unit with `Delegate=`; or a folder of the memory hierarchy of
+version 1. Without it there are no groups. Not covered: memory of GPUs, and what processes outside touched first, such
+as inputs that the judge writes.
+"""
+
+import functools
+import os
+import subprocess
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import IsolationError
+
+_PREFIX = "kbench-"
+_OURS = "kbench"  # what is no sandbox, as version 2 allows processes in the leaves alone
+_TRIED_BYTES = 64 << 20
+_OWN_TASKS = 8  # bubblewrap, its first process, and the tools that set limits and then become something else
+_REMOVED_WITHIN_S = 2.0  # the last processes are on their way out
+_LIMITS = (("memory.max", "memory.swap.max"), ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"))
+
+
+@dataclass(frozen=True)
+class Group:
+    """The group of one sandbox. `limits_tasks`: Linux holds it to its number of processes and threads, too."""
+
+    folder: Path
+    memory_bytes: int | None
+    limits_tasks: bool
+
+    @property
+    def door(self) -> str:
+        """The file by which a process enters: whoever writes 0 is in."""
+        return str(self.folder / "cgroup.procs")
+
+    def has_overrun(self) -> bool:
+        """Whether Linux has ended a process of it because the group had reached its limit."""
+        words = [word for name in ("memory.events", "memory.oom_control") for word in _words(self.folder / name)]
+        return "oom_kill" in words and words[words.index("oom_kill") + 1] != "0"
+
+    def end(self) -> None:
+        """Kills what is left in it, and removes it. One that cannot be removed yet is left to `home` of a later day."""
+        with suppress(OSError):
+            (self.folder / "cgroup.kill").write_text("1")
+        until = time.monotonic() + _REMOVED_WITHIN_S
+        while not _is_removed(self.folder) and time.monotonic() < until:
+            time.sleep(0.002)
+
+
+@functools.cache
+def home() -> Path | None:
+    """Below which folder groups can be made, tried once; None without `KBENCH_CGROUP`.
+
+    Raises IsolationError if that folder cannot be used: whoever names it relies on it.
+    """
+    named = os.environ.get("KBENCH_CGROUP", "")
+    if not named:
+        return None
+    folder = Path(named)
+    try:
+        _share_controllers(folder)
+        _sweep(folder)
+        group = _made(folder, _TRIED_BYTES, 1)
+        try:
+            enters = ["/bin/sh", "-c", 'echo 0 > "$1"', "sh", group.door]
+            subprocess.run(enters, capture_output=True, text=True, timeout=20, check=True)
+        finally:
+            group.end()
+    except subprocess.CalledProcessError as error:
+        raise IsolationError(f"KBENCH_CGROUP={named}: a process cannot enter a group there: {error.stderr}") from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise IsolationError(f"KBENCH_CGROUP={named} cannot hold the groups of sandboxes: {error}") from error
+    return folder
+
+
+def new_group(memory_bytes: int | None, tasks: int) -> Group | None:
+    """For one sandbox; None where there are no groups. Raises IsolationError, as `home` does."""
+    folder = home()
+    try:
+        return None if folder is None else _made(folder, memory_bytes, tasks)
+    except OSError as error:
+        raise IsolationError(f"no control group could be made for a sandbox: {error}") from error
+
+
+def _share_controllers(folder: Path) -> None:
+    """Lets groups below `folder` have limits. Version 2 demands that no process is in it then."""
+    control = folder / "cgroup.subtree_control"
+    if not control.exists() or {"memory", "pids"} <= set(_words(control)):
+        return
+    ours = folder / _OURS
+    ours.mkdir(exist_ok=True)
+    for pid in _words(folder / "cgroup.procs"):
+        with suppress(ProcessLookupError):
+            (ours / "cgroup.procs").write_text(pid)
+    control.write_text("+memory +pids")
+
+
+def _sweep(folder: Path) -> None:
+    """Removes groups whose maker is gone; one with processes stays."""
+    for item in folder.glob(f"{_PREFIX}*"):
+        maker = item.name.removeprefix(_PREFIX).partition("-")[0]
+        if not Path("/proc", maker).exists():
+            _is_removed(item)
+
+
+def _made(folder: Path, memory_bytes: int | None, tasks: int) -> Group:
+    item = folder / f"{_PREFIX}{os.getpid()}-{time.monotonic_ns()}"
+    item.mkdir()
+    limits = next((names for names in _LIMITS if (item / names[0]).exists()), None)
+    if limits is None:
+        _is_removed(item)
+        raise OSError("its groups have no limit of memory")
+    settings = {"pids.max": tasks + _OWN_TASKS, "memory.oom.group": 1}
+    if memory_bytes is not None:
+        in_all = 0 if limits[1] == "memory.swap.max" else memory_bytes  # version 1 limits memory and swap together
+        settings |= {limits[0]: memory_bytes, limits[1]: in_all}
+    for name, value in settings.items():
+        if (item / name).exists():
+            (item / name).write_text(str(value))
+    return Group(item, memory_bytes, (item / "pids.max").exists())
+
+
+def _is_removed(folder: Path) -> bool:
+    try:
+        folder.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _words(file: Path) -> list[str]:
+    try:
+        return file.read_text().split()
+    except OSError:
+        return []

@@ -1,0 +1,175 @@
+"""Control groups of sandboxes: a real one where this machine lets us make one, and cgroup v2 as a folder of files."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.harness import IsolationError, Paths, Source, default_rules
+from benchmarks.harness.compilers import builds
+from benchmarks.harness.sandbox import groups, isolation
+from benchmarks.harness.sandbox.isolation import Room, spawn
+from benchmarks.harness.sandbox.seccomp import builder_program
+
+MEMORY = Path("/sys/fs/cgroup/memory")
+SMALL = Room(memory_bytes=128 << 20, scratch_bytes=32 << 20)  # 192 MiB in all
+PROCESSES = """
+import os, time
+for number in range(4):
+    if os.fork() == 0:
+        kept = bytearray({each} << 20)
+        print("has it", flush=True)
+        time.sleep({seconds})
+        os._exit(0)
+for number in range(4):
+    os.wait()
+print("done", flush=True)
+"""
+MESSAGES = """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+message = ctypes.create_string_buffer(b"\\1" + bytes(7 + 8000))
+for number in range(20_000):
+    queue = libc.msgget(0, 0o600)
+    for _ in range(2):
+        if libc.msgsnd(queue, message, 8000, 0) != 0:
+            raise SystemExit(f"errno {ctypes.get_errno()}")
+print("all of them")
+"""
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of real groups."""
+    folder = MEMORY / f"tests-{os.getpid()}"
+    try:
+        folder.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error}")
+    monkeypatch.setenv("KBENCH_CGROUP", str(folder))
+    for cached in (groups.home, isolation.isolation_in_force):
+        cached.cache_clear()
+    yield folder
+    monkeypatch.undo()
+    for cached in (groups.home, isolation.isolation_in_force):
+        cached.cache_clear()
+    folder.rmdir()  # which fails where a group was left
+
+
+@pytest.fixture
+def version_2(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A folder in which a new folder has the files of a group of cgroup v2."""
+    names = ("cgroup.procs", "cgroup.kill", "memory.max", "memory.swap.max", "memory.oom.group", "memory.events")
+
+    def made(self: Path, mode: int = 0o777, *, exist_ok: bool = False) -> None:
+        os.makedirs(self, mode, exist_ok=exist_ok)
+        for name in (*names, "pids.max", "cgroup.subtree_control"):
+            (self / name).touch()
+
+    monkeypatch.setattr(Path, "mkdir", made)
+    monkeypatch.setattr(Path, "rmdir", shutil.rmtree)
+    folder = tmp_path / "delegated"
+    folder.mkdir()
+    monkeypatch.setenv("KBENCH_CGROUP", str(folder))
+    groups.home.cache_clear()
+    return folder
+
+
+def run(code: str, room: Room, log: Path, program: bytes | None = None) -> tuple[int | None, bool]:
+    filter_program = builder_program() if program is None else program
+    child = spawn([sys.executable, "-I", "-c", code], room, log, filter_program=filter_program)
+    try:
+        ended = child.wait(30)
+    finally:
+        child.kill()
+    return ended, child.has_overrun
+
+
+@pytest.mark.usefixtures("home")
+def test_processes_that_take_too_much_together_are_ended(tmp_path: Path) -> None:
+    code = PROCESSES.format(each=80, seconds=1)
+    ended, has_overrun = run(code, SMALL, tmp_path / "log")
+    assert has_overrun
+    assert (tmp_path / "log").read_text().count("has it") < 4
+    assert ended is not None
+
+
+@pytest.mark.usefixtures("home")
+def test_what_stays_within_the_limit_is_left_alone(tmp_path: Path) -> None:
+    assert run(PROCESSES.format(each=15, seconds=0.1), SMALL, tmp_path / "log") == (0, False)
+
+
+@pytest.mark.usefixtures("home")
+def test_memory_that_no_limit_of_a_process_counts_is_limited(tmp_path: Path) -> None:
+    _, has_overrun = run(MESSAGES, SMALL, tmp_path / "log", b"")
+    assert has_overrun
+
+
+def test_no_group_is_left(home: Path, tmp_path: Path) -> None:
+    run("print('done')", SMALL, tmp_path / "log")
+    run(PROCESSES.format(each=80, seconds=1), SMALL, tmp_path / "log")
+    assert not [item for item in home.iterdir() if item.is_dir()]
+
+
+def test_groups_of_makers_that_are_gone_are_removed(home: Path) -> None:
+    theirs, alive = home / "kbench-4194999-1", home / f"kbench-{os.getpid()}-1"
+    theirs.mkdir()
+    alive.mkdir()
+    assert groups.home() == home
+    assert (theirs.exists(), alive.exists()) == (False, True)
+    alive.rmdir()
+
+
+@pytest.mark.usefixtures("home", "sandbox")
+def test_a_text_whose_compilers_take_too_much_together_is_a_compile_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not told as a failure of the machine, which would be tried again."""
+    monkeypatch.setattr(Room, "all_memory_bytes", property(lambda _: 48 << 20))
+    source = Source("#include <torch/extension.h>\nint f() { return 1; }\n", "cpp")
+    build = builds.build(source, default_rules(), Paths(tmp_path))
+    assert "it took more than 48 MiB of memory" in build.problem
+
+
+@pytest.mark.usefixtures("home")
+def test_reports_say_that_there_are_groups() -> None:
+    isolated = isolation.isolation_in_force()
+    assert not isolated.strong or isolated.text.endswith(", control groups")
+
+
+def test_a_group_of_version_2_has_all_limits(version_2: Path) -> None:
+    group = groups.new_group(1 << 30, tasks=300)
+    assert group is not None
+    values = {file.name: file.read_text() for file in group.folder.iterdir() if file.read_text()}
+    assert values == {"memory.max": str(1 << 30), "memory.swap.max": "0", "memory.oom.group": "1", "pids.max": "308"}
+    assert group.limits_tasks
+    assert (version_2 / "cgroup.subtree_control").read_text() == "+memory +pids"
+    (group.folder / "memory.events").write_text("low 0\nhigh 0\nmax 12\noom 1\noom_kill 2\noom_group_kill 1\n")
+    assert group.has_overrun()
+    group.end()
+    assert not group.folder.exists()
+
+
+def test_our_own_processes_make_room_in_a_folder_of_version_2(version_2: Path) -> None:
+    (version_2 / "cgroup.procs").write_text("17\n")
+    assert groups.home() == version_2
+    assert (version_2 / "kbench" / "cgroup.procs").read_text() == "17"
+
+
+def test_without_the_setting_there_are_no_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KBENCH_CGROUP", raising=False)
+    groups.home.cache_clear()
+    assert groups.new_group(1 << 30, tasks=300) is None
+
+
+@pytest.mark.parametrize("named", ["/no/such/folder", "/proc/self", "ordinary"])
+def test_a_folder_that_cannot_hold_groups_is_named(named: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = tmp_path if named == "ordinary" else Path(named)
+    monkeypatch.setenv("KBENCH_CGROUP", str(folder))
+    groups.home.cache_clear()
+    with pytest.raises(IsolationError, match="KBENCH_CGROUP="):
+        groups.home()
+    groups.home.cache_clear()
