@@ -38,6 +38,10 @@ INVALIDATED = (
 BEING_JUDGED = (
     "The site itself is judging this submission. You can delete it when that has ended. You can make it private now."
 )
+RESULT = (
+    "This submission has a result in a contest, so you cannot delete it. You can make it private. It is deleted if "
+    "you delete your account."
+)
 DELETED = "The submission was deleted by its owner."
 
 
@@ -75,8 +79,8 @@ def visibility_change(submission: Submission, wanted: str) -> bool:
 def submission_delete(submission: Submission) -> None:
     """Source, results and standing go.
 
-    Raises Refused for what an agent run has made, a request has paid for, the site is judging or staff have
-    invalidated. What staff and audits have settled about a program holds on without it.
+    Raises Refused for what an agent run has made, a request has paid for, the site is judging, staff have invalidated
+    or has a result in a contest. What staff and audits have settled about a program holds on without it.
     """
     if submission.origin == Origin.AGENT:
         raise Refused("The log of an agent run contains this source. You can make the submission private instead.")
@@ -131,7 +135,10 @@ def _unlist_what_is_under_review(mine: QuerySet[Submission]) -> QuerySet[Submiss
 def _refuse_decided(submission: Submission) -> None:
     if reviews.is_invalidated(submission):
         raise Refused(INVALIDATED)
-    is_in_finals = submission.contest_entries.filter(task__contest__state=ContestState.JUDGING).exists()
+    entries = submission.contest_entries.all()
+    if entries.filter(task__contest__state=ContestState.FINISHED, score__isnull=False).exists():
+        raise Refused(RESULT)
+    is_in_finals = entries.filter(task__contest__state=ContestState.JUDGING).exists()
     unfinished = submission.evaluations.exclude(state__in=FINISHED).defer("report")
     if is_in_finals or any(map(is_for_site, unfinished)):
         raise Refused(BEING_JUDGED)
