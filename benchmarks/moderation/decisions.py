@@ -17,7 +17,7 @@ from django.db import transaction
 from django.db.models import Max, Q
 from django.utils import timezone
 
-from benchmarks.boards import confirmations, standings
+from benchmarks.boards import confirmations, reviews, standings
 from benchmarks.boards.same_code import Name, of_one_person, own_names_of_many
 from benchmarks.boards.settled import Programs
 from benchmarks.judgings.moves import evaluation_cancel
@@ -50,6 +50,7 @@ MOVES: dict[ActionKind, StatusMove] = {
     ActionKind.INVALIDATE: StatusMove(
         ~Q(moderation=_INVALIDATED), {"moderation": _INVALIDATED}, "The submission is already invalidated."
     ),
+    ActionKind.SHOW: StatusMove(Q(moderation=_HIDDEN), {"moderation": _INVALIDATED}, "The submission is not hidden."),
     ActionKind.RESTORE: StatusMove(~Q(moderation=_OK), {"moderation": _OK}, "It is neither hidden nor invalidated."),
 }
 _OF_PROGRAMS = (ActionKind.INVALIDATE, ActionKind.RESTORE)  # which count for other submissions of the program, too
@@ -89,8 +90,9 @@ def decide(
 ) -> None:
     """Move a submission and rank the boards it was judged for anew.
 
-    `seen` is the moderation that whoever decides had before their eyes. Raises Refused where it has changed since, and
-    where the move does not lead on from where the submission is.
+    To restore what was invalidated and hidden is to show it: one decision is undone at a time. `seen` is the moderation
+    that whoever decides had before their eyes. Raises Refused where it has changed since, and where the move does not
+    lead on from where the submission is.
     """
     with transaction.atomic():
         reports = ModerationAction.objects.open_reports().filter(submission=submission, actor__isnull=False)
@@ -98,12 +100,20 @@ def decide(
         moves_boards = kind in MOVES or kind in _OF_REVIEWS
         if moves_boards:
             standings.boards_marked(submission.task_version.task.versions.order_by("pk").values_list("pk", flat=True))
+        if kind == ActionKind.RESTORE and stays_invalidated(submission):
+            kind = ActionKind.SHOW
         about = standings.on_each_board(submission) if moves_boards else []
         _move(submission, kind, seen)
         telling.report_decided(reporters, _subject(submission), kind, reason)
         log_action(kind, by, _subject(submission), submission=submission, public_reason=reason, private_note=note)
         if moves_boards:
             standings_follow(submission, about)
+
+
+def stays_invalidated(submission: Submission) -> bool:
+    """Whether it is hidden now, and staff have invalidated it before or since and not taken that back."""
+    hidden = Submission.objects.filter(pk=submission.pk, moderation=_HIDDEN)
+    return hidden.exists() and reviews.is_invalidated(submission)
 
 
 def decide_entry(entry: ContestEntry, kind: ActionKind, *, by: User, reason: str, note: str = "") -> None:

@@ -128,7 +128,7 @@ def test_somebody_else_is_not_taken_down_for_a_copy(contest: Contest, staff: Use
 
 def test_an_upgrade_leaves_out_what_was_taken_down_before(contest: Contest) -> None:
     Submission.objects.filter(pk=winner().pk).update(moderation=Moderation.INVALIDATED)
-    import_module("benchmarks.migrations.0054_results_that_staff_have_taken_down").mark(apps, None)
+    import_module("benchmarks.migrations.0054_what_staff_have_taken_down").mark(apps, None)
     assert lines(contest) == HONEST
 
 
