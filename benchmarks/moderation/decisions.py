@@ -112,8 +112,8 @@ def decide(
 
 def stays_invalidated(submission: Submission) -> bool:
     """Whether it is hidden now, and staff have invalidated it before or since and not taken that back."""
-    hidden = Submission.objects.filter(pk=submission.pk, moderation=_HIDDEN)
-    return hidden.exists() and reviews.is_invalidated(submission)
+    now = Submission.objects.filter(pk=submission.pk, moderation=_HIDDEN).first()
+    return now is not None and reviews.is_invalidated(now)
 
 
 def decide_entry(entry: ContestEntry, kind: ActionKind, *, by: User, reason: str, note: str = "") -> None:
