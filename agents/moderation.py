@@ -9,12 +9,14 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from benchmarks.boards import standings
-from benchmarks.models import Evaluation, Submission
+from benchmarks.models import Evaluation, ModerationAction, Submission
 from benchmarks.moderation import decisions
 from benchmarks.services import Refused
 from benchmarks.states import ActionKind, Moderation, Origin
 
 from .models import Candidate, Run
+
+_OF_HIDING = (ActionKind.HIDE, ActionKind.SHOW, ActionKind.RESTORE)
 
 
 def withhold(row: Candidate, *, by: User, reason: str, note: str = "") -> None:
@@ -27,11 +29,11 @@ def withhold(row: Candidate, *, by: User, reason: str, note: str = "") -> None:
 
 
 def show(row: Candidate, *, by: User, reason: str, note: str = "") -> None:
-    """Restores the submission of the candidate, too, if it is hidden. Raises Refused where it is not withheld."""
+    """Restores what was hidden with the candidate, too. Raises Refused where it is not withheld."""
     with transaction.atomic():
         _turn(row, on=False, refusal="The candidate is not withheld.")
         decisions.log_action(ActionKind.RESTORE, by, subject(row.run, row), public_reason=reason, private_note=note)
-        for submission in _submissions(row).filter(moderation=Moderation.HIDDEN):
+        for submission in _hidden_with(row):
             decisions.decide(submission, ActionKind.RESTORE, by=by, reason=reason, note=note)
 
 
@@ -78,6 +80,26 @@ def _submissions(row: Candidate) -> QuerySet[Submission]:
     """By its ticket, which in a fork is its parent's, or by what it was submitted with."""
     tickets = Evaluation.objects.filter(code__in=[row.ticket] if row.ticket else [])
     return Submission.objects.filter(Q(pk__in=tickets.values("submission")) | _made(row))
+
+
+def _hidden_with(row: Candidate) -> list[Submission]:
+    """Not what staff had hidden for itself, nor what is hidden with another candidate as well, as that of a fork."""
+    same = Candidate.objects.filter(Q(pk=row.pk) | Q(ticket=row.ticket or None))
+    same = same.select_related("run__task_version__task__suite")
+    if any(candidate.withheld for candidate in same):
+        return []
+    names = [subject(candidate.run, candidate) for candidate in same]
+    hidden = _submissions(row).filter(moderation=Moderation.HIDDEN)
+    return [submission for submission in hidden if _was_hidden_with(submission, names)]
+
+
+def _was_hidden_with(submission: Submission, candidates: list[str]) -> bool:
+    """Whether one of these was withheld when it was hidden. `follow` hides as well, of which the log says nothing."""
+    last = ModerationAction.objects.filter(submission=submission, kind__in=_OF_HIDING).order_by("pk").last()
+    if last is None or last.kind != ActionKind.HIDE:
+        return True
+    lines = ModerationAction.objects.filter(subject__in=candidates, pk__lt=last.pk).order_by("pk")
+    return ActionKind.HIDE in {line.subject: line.kind for line in lines}.values()
 
 
 def _made(row: Candidate) -> Q:

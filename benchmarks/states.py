@@ -235,6 +235,7 @@ class ActionKind(models.TextChoices):
     HIDE = "hide", "Hidden"
     INVALIDATE = "invalidate", "Invalidated"
     RESTORE = "restore", "Restored"
+    SHOW = "show", "Shown again, still invalidated"
     CONFIRM = "confirm", "Review closed"
     REOPEN = "reopen", "Review reopened"
     BAN = "ban", "Account suspended"

@@ -138,6 +138,7 @@ moderation_urls = [
     path("submissions/<uuid:code>/", moderation.submission, name="moderate"),
     path("comments/<int:pk>/", comments.comment_moderate, name="moderate-comment"),
     path("requests/<int:pk>/", requests.request_moderate, name="moderate-request"),
+    path("contest-entries/<int:pk>/", contests.contest_entry, name="moderate-entry"),
     path("accounts/<str:name>/", moderation.account, name="moderate-account"),
     path("switches/", moderation.switches, name="switches"),
     path("rejudge/", rejudge.rejudge, name="rejudge"),

@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from benchmarks.boards import reviews, same_code, standings
 from benchmarks.boards.contradictions import is_for_site
+from benchmarks.boards.rows import READ_TOGETHER
 from benchmarks.boards.settled import Programs
 from benchmarks.judgings.moves import evaluation_cancel
 from benchmarks.services import Refused
@@ -38,6 +39,10 @@ INVALIDATED = (
 BEING_JUDGED = (
     "The site itself is judging this submission. You can delete it when that has ended. You can make it private now."
 )
+RESULT = (
+    "This submission has a result in a contest, so you cannot delete it. You can make it private. It is deleted if "
+    "you delete your account."
+)
 DELETED = "The submission was deleted by its owner."
 
 
@@ -57,7 +62,7 @@ def visibility_change(submission: Submission, wanted: str) -> bool:
         if wanted == Visibility.PUBLIC:
             quotas.take_public_place(submission)
         elif submission.visibility == Visibility.PUBLIC:
-            quotas.keep_place(submission)
+            quotas.keep_places([submission])
         on_boards = Visibility.PUBLIC in (wanted, submission.visibility)  # nothing else decides what stands there
         if on_boards:
             standings.boards_held(Submission.objects.filter(pk=submission.pk))
@@ -75,8 +80,8 @@ def visibility_change(submission: Submission, wanted: str) -> bool:
 def submission_delete(submission: Submission) -> None:
     """Source, results and standing go.
 
-    Raises Refused for what an agent run has made, a request has paid for, the site is judging or staff have
-    invalidated. What staff and audits have settled about a program holds on without it.
+    Raises Refused for what an agent run has made, a request has paid for, the site is judging, staff have invalidated
+    or has a result in a contest. What staff and audits have settled about a program holds on without it.
     """
     if submission.origin == Origin.AGENT:
         raise Refused("The log of an agent run contains this source. You can make the submission private instead.")
@@ -121,8 +126,10 @@ def _unlist_what_is_under_review(mine: QuerySet[Submission]) -> QuerySet[Submiss
     """Some reviews follow from other submissions of the owner, so they would end when the name is removed."""
     accepted = Evaluation.objects.full().filter(verdict=Verdict.PASS, submission__in=mine)
     accepted = accepted.exclude(submission__visibility=Visibility.PRIVATE).select_related("submission__method")
-    programs = Programs()
-    held = {item.submission_id for item in accepted if reviews.review_reason(item, programs.same_code(item))}
+    rows, held = list(accepted.defer("report", "error_internal")), set[int]()
+    for start in range(0, len(rows), READ_TOGETHER):
+        programs = Programs(some := rows[start : start + READ_TOGETHER])
+        held |= {item.submission_id for item in some if reviews.review_reason(item, programs.same_code(item))}
     shown = Submission.objects.filter(pk__in=held).exclude(visibility=Visibility.PRIVATE)
     shown.update(visibility=Visibility.UNLISTED)
     return Submission.objects.filter(pk__in=held, visibility=Visibility.UNLISTED)
@@ -131,7 +138,10 @@ def _unlist_what_is_under_review(mine: QuerySet[Submission]) -> QuerySet[Submiss
 def _refuse_decided(submission: Submission) -> None:
     if reviews.is_invalidated(submission):
         raise Refused(INVALIDATED)
-    is_in_finals = submission.contest_entries.filter(task__contest__state=ContestState.JUDGING).exists()
+    entries = submission.contest_entries.all()
+    if entries.filter(task__contest__state=ContestState.FINISHED, score__isnull=False).exists():
+        raise Refused(RESULT)
+    is_in_finals = entries.filter(task__contest__state=ContestState.JUDGING).exists()
     unfinished = submission.evaluations.exclude(state__in=FINISHED).defer("report")
     if is_in_finals or any(map(is_for_site, unfinished)):
         raise Refused(BEING_JUDGED)
@@ -151,24 +161,21 @@ def _hold_what_is_judged(mine: QuerySet[Submission]) -> None:
     list(unfinished.select_for_update().order_by("pk").values_list("pk"))
 
 
-def _cancel(submission: Submission) -> None:
-    for evaluation in submission.evaluations.exclude(state__in=FINISHED):
-        evaluation_cancel(evaluation, DELETED, by_author=True)
-
-
 def _take_away(submissions: list[Submission]) -> list[Evaluation]:
     """What had been judged of them; the boards do not follow yet. What staff have invalidated counts on all boards."""
-    for submission in submissions:
-        _cancel(submission)  # a report, too, holds its evaluation before the boards
-        standings.boards_held(Submission.objects.filter(pk=submission.pk))
+    keys = [submission.pk for submission in submissions]
+    for evaluation in Evaluation.objects.filter(submission__in=keys).exclude(state__in=FINISHED).order_by("pk"):
+        evaluation_cancel(evaluation, DELETED, by_author=True)  # a report, too, holds its evaluation before the boards
+    standings.boards_held(Submission.objects.filter(pk__in=keys))
+    going = Submission.objects.filter(pk__in=keys)
+    submissions = list(going)  # until now staff may have decided
     judged, decided = _judged(submissions), [item for item in submissions if reviews.is_invalidated(item)]
     about = [item for submission in decided for item in standings.on_each_board(submission)]
     unjudged = Evaluation.objects.filter(submission__in=decided, verdict="")
     reviews.remember([*judged, *unjudged.select_related("submission", "task_version", "device_kind", "ruleset")])
-    for submission in submissions:
-        quotas.keep_place(submission)
-        submission.delete()
-        CodeBlob.objects.filter(pk=submission.blob_id, submissions=None).delete()
+    quotas.keep_places(submissions)
+    going.delete()
+    CodeBlob.objects.filter(pk__in={item.blob_id for item in submissions}, submissions=None).delete()
     return [*judged, *about]
 
 

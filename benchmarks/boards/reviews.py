@@ -207,10 +207,11 @@ def pooled_estimate(judgings: list[Any]) -> SpeedupEstimate:
 
 def is_invalidated(submission: Submission) -> bool:
     """Whether staff have done that and not taken it back; they may have hidden it since."""
+    if submission.moderation != Moderation.HIDDEN:
+        return submission.moderation == Moderation.INVALIDATED
     kinds = (ActionKind.INVALIDATE, ActionKind.RESTORE)
     decided = ModerationAction.objects.filter(submission=submission, kind__in=kinds).order_by("pk")
-    last = decided.values_list("kind", flat=True).last()
-    return submission.moderation == Moderation.INVALIDATED or last == ActionKind.INVALIDATE
+    return decided.values_list("kind", flat=True).last() == ActionKind.INVALIDATE
 
 
 def _invalidated_at(submission: Submission) -> datetime:

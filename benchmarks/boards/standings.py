@@ -245,6 +245,15 @@ def boards_marked(versions: Iterable[int]) -> None:
     TaskVersion.objects.filter(pk__in=keys).update(boards_mark=uuid.uuid4())
 
 
+def task_held(evaluation: Evaluation) -> None:
+    """Lock all boards of its task as `boards_marked` does, so that staff decide nothing meanwhile.
+
+    What they show has not changed, and what was kept of them is used on.
+    """
+    versions = TaskVersion.objects.filter(task=evaluation.task_version.task_id)
+    list(versions.select_for_update().order_by("pk").values_list("pk"))
+
+
 def boards_held(submissions: QuerySet[Submission]) -> None:
     """Lock the boards of whatever submissions are judged for, before it is asked how that ended.
 

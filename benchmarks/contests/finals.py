@@ -24,6 +24,7 @@ from ..boards.reviews import review_reason
 from ..boards.rows import best_rows, leading
 from ..boards.same_code import Name, names_of
 from ..boards.settled import JudgedProgram, Programs
+from ..boards.standings import boards_marked
 from ..catalogue.folders import definition_of, spec_of
 from ..harness import Verdict, spec_from_json, spec_to_json
 from ..judgings.moves import evaluation_cancel
@@ -208,6 +209,8 @@ def begin(contest: Contest) -> None:
     contest.ruleset = ruleset
     hidden = sealing.opened(contest)
     tasks = {task.task_id: task for task in contest.tasks.select_related("task__suite")}
+    # what staff decide from now on is written into the entries, so it waits for them
+    boards_marked(TaskVersion.objects.filter(task__in=tasks).values_list("pk", flat=True))
     for task in tasks.values():
         _make_final_version(task, hidden.get(task.task.path, {}))
     participants = {row.key: row for row in contest.participants.all()}

@@ -12,12 +12,23 @@ from typing import Any
 from django.contrib.auth.models import AnonymousUser, User
 from django.db.models import Count, Q, QuerySet
 from django.http import Http404
+from django.shortcuts import get_object_or_404
 
 from ..boards.ranking import Entry, rank
 from ..harness import what_counts
-from ..models import CONTEST_SEEN, Contest, ContestEntry, ContestTask, DeviceKind, Evaluation, Submission, Task
+from ..models import (
+    CONTEST_SEEN,
+    Contest,
+    ContestEntry,
+    ContestParticipant,
+    ContestTask,
+    DeviceKind,
+    Evaluation,
+    Submission,
+    Task,
+)
 from ..querysets import counted, teams_of_member
-from ..states import FINISHED, ContestState, Moderation, Visibility
+from ..states import FINISHED, ContestState, Visibility
 from .finals import leaders
 
 Reader = User | AnonymousUser
@@ -36,6 +47,7 @@ class ContestLine:
     rank: int = 0
     url: str = ""  # of a judging that everybody may read
     trust: str = ""  # how its time is known
+    entry: int = 0  # its key, once results are frozen
 
     @property
     def counts(self) -> float:
@@ -165,8 +177,8 @@ def _so_far(contest: Contest) -> Lines:
 
 
 def _frozen(contest: Contest) -> Lines:
-    """The best of each participant; what staff have taken down since is left out."""
-    entries = ContestEntry.objects.filter(task__contest=contest, score__isnull=False)
+    """The best of each participant that staff have not taken down, whatever has become of its submission."""
+    entries = ContestEntry.objects.filter(task__contest=contest, score__isnull=False, taken_down=False)
     rows = entries.select_related("task", "participant__account", "participant__team", "submission", "final").order_by(
         counted().desc(), "pk"
     )
@@ -174,14 +186,34 @@ def _frozen(contest: Contest) -> Lines:
     seen: set[tuple[int, int, int]] = set()
     for entry in rows.defer("final__report", "final__error_internal"):
         board = (entry.task.task_id, entry.device_kind_id)
-        taken_down = entry.submission is not None and entry.submission.moderation != Moderation.OK
-        if taken_down or (*board, entry.participant_id) in seen:
+        if (*board, entry.participant_id) in seen:
             continue
         seen.add((*board, entry.participant_id))
-        participant = entry.participant
-        named = participant.account or participant.team
-        name = str(participant) if named else f"{DELETED} {entry.participant_id}"
-        found.setdefault(board, []).append(_line(name, entry, entry.submission, entry.final))
+        line = _line(name_of(entry.participant), entry, entry.submission, entry.final)
+        found.setdefault(board, []).append(replace(line, entry=entry.pk))
+    return found
+
+
+def name_of(participant: ContestParticipant) -> str:
+    """Also of those who have gone, each apart from the others."""
+    named = participant.account or participant.team
+    return str(participant) if named else f"{DELETED} {participant.pk}"
+
+
+def taken_down(contest: Contest) -> list[tuple[str, ContestEntry]]:
+    """What staff have taken down of its results, and whose each is."""
+    rows = ContestEntry.objects.filter(task__contest=contest, score__isnull=False, taken_down=True)
+    rows = rows.select_related("participant__account", "participant__team", "task__task__suite", "device_kind")
+    return [(name_of(entry.participant), entry) for entry in rows]
+
+
+def entry_for_staff(pk: int) -> ContestEntry:
+    """One with a frozen score. Its submission may be private, or may have been deleted."""
+    rows = ContestEntry.objects.filter(score__isnull=False, task__contest__state=ContestState.FINISHED)
+    related = ("submission", "participant__account", "participant__team", "task__contest", "task__task__suite")
+    found: ContestEntry = get_object_or_404(
+        rows.select_related(*related, "device_kind").defer("task__contest__sealed"), pk=pk
+    )
     return found
 
 

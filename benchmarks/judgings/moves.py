@@ -17,7 +17,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from .. import quotas
-from ..boards.standings import decision_follows, standings_update
+from ..boards.standings import decision_follows, standings_update, task_held
 from ..events import emit
 from ..harness import CPU, Report, Step, Verdict
 from ..models import (
@@ -145,6 +145,7 @@ def evaluation_compiled(holding: Holding, build_s: float, object_key: str | None
         if not held.update(build_s=evaluation.build_s, object_key=evaluation.object_key):
             raise ClaimLost
         if evaluation.object_key:
+            task_held(evaluation)  # who decides reads the keys that are known: this one, or it is asked after that
             _tell_boards(decision_follows(evaluation))
 
 

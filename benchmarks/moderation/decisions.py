@@ -6,16 +6,19 @@ error. Nothing is deleted and no score is edited; every decision can be undone. 
 (`rejudging.py`).
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Max, Q
 from django.utils import timezone
 
-from benchmarks.boards import confirmations, standings
+from benchmarks.boards import confirmations, reviews, standings
+from benchmarks.boards.same_code import Name, of_one_person, own_names_of_many
 from benchmarks.boards.settled import Programs
 from benchmarks.judgings.moves import evaluation_cancel
 from benchmarks.services import Refused
@@ -23,7 +26,7 @@ from benchmarks.switches import switch_set
 
 from ..events import emit
 from ..extensions import extensions
-from ..models import Comment, Evaluation, ModerationAction, RejudgeBatch, SiteSwitch, Submission
+from ..models import Comment, ContestEntry, Evaluation, ModerationAction, RejudgeBatch, SiteSwitch, Submission
 from ..notifications import telling
 from ..querysets import ActionQuerySet
 from ..states import FINISHED, ActionKind, Moderation, Switch
@@ -47,8 +50,10 @@ MOVES: dict[ActionKind, StatusMove] = {
     ActionKind.INVALIDATE: StatusMove(
         ~Q(moderation=_INVALIDATED), {"moderation": _INVALIDATED}, "The submission is already invalidated."
     ),
+    ActionKind.SHOW: StatusMove(Q(moderation=_HIDDEN), {"moderation": _INVALIDATED}, "The submission is not hidden."),
     ActionKind.RESTORE: StatusMove(~Q(moderation=_OK), {"moderation": _OK}, "It is neither hidden nor invalidated."),
 }
+_OF_PROGRAMS = (ActionKind.INVALIDATE, ActionKind.RESTORE)  # which count for other submissions of the program, too
 _OF_REVIEWS = (ActionKind.CONFIRM, ActionKind.REOPEN)
 
 
@@ -85,8 +90,9 @@ def decide(
 ) -> None:
     """Move a submission and rank the boards it was judged for anew.
 
-    `seen` is the moderation that whoever decides had before their eyes. Raises Refused where it has changed since, and
-    where the move does not lead on from where the submission is.
+    To restore what was invalidated and hidden is to show it: one decision is undone at a time. `seen` is the moderation
+    that whoever decides had before their eyes. Raises Refused where it has changed since, and where the move does not
+    lead on from where the submission is.
     """
     with transaction.atomic():
         reports = ModerationAction.objects.open_reports().filter(submission=submission, actor__isnull=False)
@@ -94,12 +100,37 @@ def decide(
         moves_boards = kind in MOVES or kind in _OF_REVIEWS
         if moves_boards:
             standings.boards_marked(submission.task_version.task.versions.order_by("pk").values_list("pk", flat=True))
+        if kind == ActionKind.RESTORE and stays_invalidated(submission):
+            kind = ActionKind.SHOW
         about = standings.on_each_board(submission) if moves_boards else []
         _move(submission, kind, seen)
         telling.report_decided(reporters, _subject(submission), kind, reason)
         log_action(kind, by, _subject(submission), submission=submission, public_reason=reason, private_note=note)
         if moves_boards:
             standings_follow(submission, about)
+
+
+def stays_invalidated(submission: Submission) -> bool:
+    """Whether it is hidden now, and staff have invalidated it before or since and not taken that back."""
+    now = Submission.objects.filter(pk=submission.pk, moderation=_HIDDEN).first()
+    return now is not None and reviews.is_invalidated(now)
+
+
+def decide_entry(entry: ContestEntry, kind: ActionKind, *, by: User, reason: str, note: str = "") -> None:
+    """Take a frozen result of a contest down (INVALIDATE) or show it again (RESTORE), whatever its owner does.
+
+    As long as its submission is there, that is decided about the submission. Raises Refused as `decide` does.
+    """
+    if entry.submission is not None:
+        decide(entry.submission, kind, by=by, reason=reason, note=note)
+        return
+    takes_down = kind == ActionKind.INVALIDATE
+    with transaction.atomic():
+        before = ContestEntry.objects.filter(pk=entry.pk, submission=None, taken_down=not takes_down)
+        if before.update(taken_down=takes_down) != 1:
+            raise Refused("Someone else has made a decision about this entry in the meantime. Look at it again.")
+        subject = f"entry {entry.pk} of the contest {entry.task.contest.slug}"
+        log_action(kind, by, subject, public_reason=reason, private_note=note)
 
 
 def _move(submission: Submission, kind: ActionKind, seen: str | None) -> None:
@@ -134,6 +165,45 @@ def standings_follow(submission: Submission, about: Sequence[Evaluation] = ()) -
     standings.review_renew([*judged, *about], programs)
     for device in sorted({item.device_kind.slug for item in (*judged, *about)}):
         emit(f"board:{device}", "changed")
+    _entries_follow(submission)
+
+
+def _entries_follow(submission: Submission) -> None:
+    """Write into entries of contests whether staff have taken them down, for all of its owner for its task.
+
+    With a submission go all entries of the same program that its owner had, unless staff have confirmed them since.
+    Not covered: entries whose submissions have been deleted, and those of other people.
+    """
+    mine, task = of_one_person(submission), submission.task_version.task_id
+    submissions = Submission.objects.filter(mine or Q(pk=None))
+    entered = list(submissions.filter(contest_entries__task__task=task).distinct())
+    if not entered:
+        return
+    moderated = submissions.moderated().filter(task_version__task=task).order_by().values("pk")
+    decided = ModerationAction.objects.filter(submission__in=moderated, kind__in=_OF_PROGRAMS).order_by("pk")
+    last = {action.submission_id: action for action in decided}
+    invalidated = [action for action in last.values() if action.kind == ActionKind.INVALIDATE]
+    judgings = Evaluation.objects.filter(submission__in=[*last, *(item.pk for item in entered)])
+    known = list(judgings.select_related("submission__method").defer("report"))
+    own, names = own_names_of_many(known, {"task_version__task": task}), defaultdict[Any, set[Name]](set)
+    for item in known:
+        names[item.submission_id] |= own[item.pk]
+    down = []
+    for one in entered:
+        found = [row.created for row in invalidated if not names[one.pk].isdisjoint(names[row.submission_id])]
+        if one.moderation != _OK or _is_unconfirmed(one, found):
+            down.append(one.pk)
+    entries = ContestEntry.objects.filter(submission__in=entered)
+    entries.filter(submission__in=down).update(taken_down=True)
+    entries.exclude(submission__in=down).update(taken_down=False)
+
+
+def _is_unconfirmed(submission: Submission, invalidated: list[datetime]) -> bool:
+    """Whether one of these decisions about other submissions of the program was not followed by a confirmation."""
+    if not invalidated:
+        return False
+    confirmed = confirmations.of(submission).aggregate(newest=Max("confirmed"))["newest"]
+    return confirmed is None or max(invalidated) > confirmed
 
 
 def ban(account: User, *, by: User, reason: str, note: str = "") -> None:

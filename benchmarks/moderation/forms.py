@@ -13,6 +13,7 @@ from ..harness import Verdict
 from ..long_choices import LongSelect
 from ..models import Comment, DeviceKind, Method, RuleSet, Submission, Task
 from ..states import ActionKind, Moderation, Switch, TaskVersionStatus
+from . import decisions
 from .rejudging import Wanted
 
 REASON_MAX_CHARS = 2000
@@ -22,6 +23,7 @@ _WHAT_IT_DOES = {
     ActionKind.REOPEN: "Put it under review again",
     ActionKind.INVALIDATE: "Invalidate: remove it from the ranking; it stays readable with the reason",
     ActionKind.HIDE: "Hide: only its author and staff can read it",
+    ActionKind.SHOW: "Show: everybody can read it again; it stays invalidated",
     ActionKind.RESTORE: "Restore: show and rank it as before",
 }
 
@@ -79,14 +81,15 @@ class CommentDecisionForm(ReasonForm):
 
 def possible_decisions(submission: Submission, *, reported: bool) -> list[ActionKind]:
     """The possible decisions, from mild to severe."""
-    shown = submission.moderation == Moderation.OK
+    shown, stays_invalidated = submission.moderation == Moderation.OK, decisions.stays_invalidated(submission)
     possible = {
         ActionKind.DISMISS: reported,
         ActionKind.CONFIRM: shown,
         ActionKind.REOPEN: confirmations.of(submission).exists(),
         ActionKind.INVALIDATE: submission.moderation != Moderation.INVALIDATED,
         ActionKind.HIDE: submission.moderation != Moderation.HIDDEN,
-        ActionKind.RESTORE: not shown,
+        ActionKind.SHOW: stays_invalidated,
+        ActionKind.RESTORE: not shown and not stays_invalidated,
     }
     return [kind for kind, holds in possible.items() if holds]
 

@@ -6,7 +6,7 @@ agent runs have caps, until their owner asks for more, and shipped examples and 
 Does NOT know requests: `accounts/limits.py` says who a visitor is. Does NOT write the ledger (`charges.py`).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import accumulate
@@ -158,17 +158,15 @@ def take_public_place(submission: Submission) -> None:
     _spend_place(submission, payer)
 
 
-def keep_place(submission: Submission) -> None:
-    """Remember the public place of the day that a submission took which is about to be deleted or hidden again.
+def keep_places(submissions: Sequence[Submission]) -> None:
+    """Remember the public places of the day that submissions took which are about to be deleted or hidden again.
 
     Hiding gives no place back: whoever shows and hides an entry again and again changes a board each time.
     """
-    payer = submission.payer
-    if (
-        payer is not None
-        and _public_places(payer, settings.KBENCH_REFUNDS_PER_DAY).filter(submission=submission).exists()
-    ):
-        SpentPlace.objects.create(payer=payer, submitted=submission.created)
+    for payer in Payer.objects.filter(pk__in={item.payer_id for item in submissions if item.payer_id}):
+        taken = _public_places(payer, settings.KBENCH_REFUNDS_PER_DAY).filter(submission__in=submissions).order_by()
+        created = taken.values_list("submission", "submission__created").distinct()
+        SpentPlace.objects.bulk_create(SpentPlace(payer=payer, submitted=moment) for _, moment in created)
 
 
 def count_cancelled(evaluation: Evaluation) -> None:

@@ -18,8 +18,10 @@ from benchmarks import teams
 from benchmarks.contests import results, running, sealing
 from benchmarks.contests.forms import CancelForm, ContestForm
 from benchmarks.models import Contest
+from benchmarks.moderation import decisions
+from benchmarks.moderation.forms import ReasonForm
 from benchmarks.services import Refused
-from benchmarks.states import ContestState
+from benchmarks.states import ActionKind, ContestState
 
 from .parts.staff import person, staff_only
 
@@ -49,6 +51,7 @@ def contest_detail(request: HttpRequest, slug: str) -> HttpResponse:
     if contest.is_over:
         context["done"], context["finals"] = results.progress(contest)
         context["machines"] = results.machines(contest)
+        context["taken_down"] = results.taken_down(contest) if request.user.is_staff else []
         context["sealed"] = sealing.sealed_text(contest)
         context["opened"] = json.dumps(sealing.opened(contest), indent=2)
     return render(request, "contests/detail.html", context)
@@ -95,6 +98,25 @@ def contest_cancel(request: HttpRequest, slug: str) -> HttpResponse:
         return redirect("contest", slug)
     reason = form.cleaned_data["reason"]
     return _done(request, slug, lambda contest: running.cancel(contest, reason), "The contest is cancelled.")
+
+
+@staff_only
+def contest_entry(request: HttpRequest, pk: int) -> HttpResponse:
+    """Takes a frozen result down or shows it again; its source is not shown, for it may be private."""
+    entry = results.entry_for_staff(pk)
+    form = ReasonForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        kind = ActionKind.RESTORE if entry.taken_down else ActionKind.INVALIDATE
+        try:
+            decisions.decide_entry(entry, kind, by=person(request), **form.cleaned_data)
+        except Refused as error:
+            form.add_error(None, str(error))
+        else:
+            messages.success(request, "Done. The decision is in the public log.")
+            return redirect(entry.task.contest)
+    return render(
+        request, "moderation/entry.html", {"form": form, "entry": entry, "name": results.name_of(entry.participant)}
+    )
 
 
 def _done(request: HttpRequest, slug: str, move: Callable[[Contest], None], said: str) -> HttpResponse:

@@ -15,7 +15,7 @@ from benchmarks.harness import Source
 from benchmarks.judgings import moves
 from benchmarks.models import BaselineResult, Evaluation, Standing
 from benchmarks.moderation import decisions
-from benchmarks.states import ActionKind, State
+from benchmarks.states import ActionKind, State, WorkerRole
 from tests.benchmarks.conftest import make_worker
 from tests.benchmarks.test_claims import at_once
 from tests.fakes import report_for
@@ -77,6 +77,35 @@ def test_what_is_taken_down_while_its_report_is_written_stands_nowhere(
     at_once(2, lambda number: (record, take_down)[number]())
     assert Evaluation.objects.get().verdict == "PASS"
     assert not Standing.objects.exists()
+
+
+def test_what_is_compiled_while_it_is_invalidated_puts_its_code_under_review(
+    submit: Any, cpu: Any, person: Any
+) -> None:
+    """Its key has been written and not yet committed, so whoever decides cannot read it."""
+    ann, code = person("ann"), "a" * 64
+    entry, bad = submit(owner=ann, text="// entry\n"), submit(owner=ann, text="// bad\n")
+    Evaluation.objects.filter(pk=entry.pk).update(built=timezone.now(), object_key=code)
+    holding = moves.evaluation_claim(make_worker(name="judge.cpu@host"), cpu)
+    assert holding is not None
+    moves.record_report(holding, report_for(Source("// entry\n", "cpp"), spec_of(entry.task_version)))
+    assert not Standing.objects.get().under_review
+    compiling = moves.evaluation_claim(make_worker(name="compile@host"), cpu, WorkerRole.COMPILE)
+    assert compiling is not None
+    written, staff = threading.Event(), person("sam", is_staff=True)
+
+    def compiled() -> None:
+        with transaction.atomic():
+            moves.evaluation_compiled(compiling, 1.0, code)
+            written.set()
+            time.sleep(WRITING_S)
+
+    def invalidate() -> None:
+        written.wait()
+        decisions.decide(bad.submission, ActionKind.INVALIDATE, by=staff, reason="It reads the answer.")
+
+    at_once(2, lambda number: (compiled, invalidate)[number]())
+    assert Standing.objects.get().under_review
 
 
 def test_the_same_code_judged_by_many_at_once_pools_all_its_judgings(submit: Any, cpu: Any) -> None:

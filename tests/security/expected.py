@@ -125,6 +125,7 @@ PAGES: dict[str, Page] = {
     "moderation/": STAFF,
     "moderation/accounts/<str:name>/": STAFF,
     "moderation/comments/<int:pk>/": STAFF,
+    "moderation/contest-entries/<int:pk>/": Page("302 403 403 404", "302 403 403 404"),  # no contest has ended
     "moderation/requests/<int:pk>/": Page("302 403 403 404", "302 403 403 404"),  # no task was made of it
     "moderation/log/": OPEN,
     "moderation/rejudge/": STAFF,

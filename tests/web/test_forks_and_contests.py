@@ -194,9 +194,9 @@ def test_a_final_is_not_ended_by_deleting_its_entry() -> None:
     assert Evaluation.objects.queued().filter(submission=entry.submission_id).exists()
     with pytest.raises(services.Refused):
         ownership.submission_delete(Submission.objects.get(pk=entry.submission_id))
-    moves.record_report(factories.claimed_for_judging(), factories.passing(3.0))
+    moves.record_report(factories.claimed_for_judging(), factories.failing())
     running.advance()
-    ownership.submission_delete(Submission.objects.get(pk=entry.submission_id))
+    ownership.submission_delete(Submission.objects.get(pk=entry.submission_id))  # it has no result
 
 
 def test_a_final_that_was_lost_is_not_deleted_before_the_others_have_ended() -> None:

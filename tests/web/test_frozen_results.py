@@ -1,0 +1,139 @@
+"""Staff take a frozen result of a contest down whatever its owner does with submission and account."""
+
+from importlib import import_module
+
+import pytest
+from django.apps import apps
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+
+from benchmarks.accounts import ownership
+from benchmarks.contests import results, running
+from benchmarks.judgings import moves
+from benchmarks.models import Contest, ContestEntry, Evaluation, ModerationAction, Submission
+from benchmarks.moderation import decisions
+from benchmarks.services import Refused
+from benchmarks.states import ActionKind, ContestState, Moderation, Visibility
+
+from . import contests, factories
+
+CHEAT, SPEEDUP = "// cheat\n", {"honest": 2.0, "cheat": 9.0}
+BOTH, HONEST = [("cheat", 1), ("honest", 2)], [("honest", 1)]
+
+
+@pytest.fixture
+def contest() -> Contest:
+    """It is finished, and cheat has won it."""
+    accounts = {name: factories.user(name) for name in SPEEDUP}
+    contest = contests.running_with(*accounts.values(), hidden={contests.TASK: {"cpu": [{"batch_size": 4861}]}})
+    for name, owner in accounts.items():
+        factories.judged(factories.passing(SPEEDUP[name]), owner=owner, text=f"// {name}\n")
+    Contest.objects.filter(pk=contest.pk).update(ends=timezone.now())
+    running.advance()
+    while Evaluation.objects.queued().exists():
+        final = factories.claimed_for_judging()
+        moves.record_report(final, factories.passing(SPEEDUP[final.evaluation.submission.owner.username]))
+    running.advance()
+    contest.refresh_from_db()
+    assert (contest.state, lines(contest)) == (ContestState.FINISHED, BOTH)
+    return contest
+
+
+def lines(contest: Contest) -> list[tuple[str, int]]:
+    [board] = results.boards(contest)
+    return [(line.participant, line.rank) for line in board.lines]
+
+
+def winner() -> Submission:
+    return Submission.objects.get(contest_entries__participant__account__username="cheat")
+
+
+def decide(submission: Submission, kind: ActionKind, staff: User) -> None:
+    decisions.decide(submission, kind, by=staff, reason="It reads the answer.")
+
+
+def press(client: Client, entry: ContestEntry) -> str:
+    """What the button of the page says next."""
+    path = f"/moderation/contest-entries/{entry.pk}/"
+    assert client.post(path, {"reason": "It reads the answer."}).status_code == 302
+    return "Show it" if "Show it again" in client.get(path).content.decode() else "Take it down"
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_who_was_invalidated_does_not_win_again_by_leaving(contest: Contest, staff: User, keep: bool) -> None:
+    decide(winner(), ActionKind.INVALIDATE, staff)
+    assert lines(contest) == HONEST
+    ownership.account_delete(User.objects.get(username="cheat"), keep_submissions=keep)
+    assert lines(contest) == HONEST
+
+
+@pytest.mark.parametrize("how", ["private", "left"])
+def test_staff_take_down_whose_submission_they_cannot_see(
+    contest: Contest, staff: User, as_staff: Client, how: str
+) -> None:
+    entry = winner().contest_entries.get()
+    if how == "private":
+        ownership.visibility_change(winner(), Visibility.PRIVATE)
+        assert CHEAT not in as_staff.get(f"/moderation/contest-entries/{entry.pk}/").content.decode()
+    else:
+        ownership.account_delete(User.objects.get(username="cheat"), keep_submissions=False)
+    assert f"/moderation/contest-entries/{entry.pk}/" in as_staff.get(contest.get_absolute_url()).content.decode()
+    assert press(as_staff, entry) == "Show it"
+    assert lines(contest) == HONEST
+    assert f"/moderation/contest-entries/{entry.pk}/" in as_staff.get(contest.get_absolute_url()).content.decode()
+    assert press(as_staff, entry) == "Take it down"
+    assert len(lines(contest)) == 2
+    kinds = ModerationAction.objects.order_by("pk").values_list("kind", flat=True)
+    assert list(kinds) == [ActionKind.INVALIDATE, ActionKind.RESTORE]
+
+
+def test_nobody_else_sees_how_to_take_a_result_down(contest: Contest, as_owner: Client) -> None:
+    assert "contest-entries" not in as_owner.get(contest.get_absolute_url()).content.decode()
+
+
+def test_what_has_a_result_is_deleted_with_its_account_alone(contest: Contest) -> None:
+    with pytest.raises(Refused):
+        ownership.submission_delete(winner())
+    ContestEntry.objects.update(score=None)
+    ownership.submission_delete(winner())
+
+
+def test_the_same_program_submitted_again_takes_the_result_with_it(contest: Contest, staff: User) -> None:
+    won = winner()
+    ownership.visibility_change(won, Visibility.PRIVATE)
+    again = factories.judged(factories.passing(9.0), owner=won.owner, text=f"\n\n{CHEAT}int y;").submission
+    decide(again, ActionKind.INVALIDATE, staff)
+    assert lines(contest) == BOTH  # another program
+    again = factories.judged(factories.passing(9.0), owner=won.owner, text=CHEAT).submission
+    decide(again, ActionKind.INVALIDATE, staff)
+    assert lines(contest) == HONEST
+    decide(again, ActionKind.RESTORE, staff)
+    assert lines(contest) == BOTH
+
+
+def test_a_confirmation_afterwards_shows_the_result_again(contest: Contest, staff: User) -> None:
+    again = factories.judged(factories.passing(9.0), owner=winner().owner, text=CHEAT).submission
+    decide(again, ActionKind.INVALIDATE, staff)
+    decide(winner(), ActionKind.CONFIRM, staff)
+    assert lines(contest) == BOTH
+
+
+def test_somebody_else_is_not_taken_down_for_a_copy(contest: Contest, staff: User) -> None:
+    copy = factories.judged(factories.passing(9.0), owner=factories.user("eve"), text=CHEAT).submission
+    decide(copy, ActionKind.INVALIDATE, staff)
+    assert lines(contest) == BOTH
+    assert Submission.objects.get(pk=copy.pk).moderation == Moderation.INVALIDATED
+
+
+def test_an_upgrade_leaves_out_what_was_taken_down_before(contest: Contest) -> None:
+    Submission.objects.filter(pk=winner().pk).update(moderation=Moderation.INVALIDATED)
+    import_module("benchmarks.migrations.0054_what_staff_have_taken_down").mark(apps, None)
+    assert lines(contest) == HONEST
+
+
+def test_what_is_hidden_and_shown_again_leaves_the_results_and_comes_back(contest: Contest, staff: User) -> None:
+    decide(winner(), ActionKind.HIDE, staff)
+    assert lines(contest) == HONEST
+    decide(winner(), ActionKind.RESTORE, staff)
+    assert lines(contest) == BOTH
