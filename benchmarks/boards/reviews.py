@@ -22,7 +22,7 @@ from .contradictions import (
     scored_of,
     without_refuted,
 )
-from .same_code import GONE, GONE_OF_OWNER, having, is_of_nobody, is_of_owner, names_of, of_one_person, whose
+from .same_code import GONE, GONE_OF_OWNER, Name, having, is_of_nobody, is_of_owner, names_of, of_one_person, whose
 from .settled import Programs, SameCode, ended, how_known, is_passed_audit, most, once_for_all_alike, was_public
 
 QUESTIONS_MAX = 8  # that a review names
@@ -121,7 +121,8 @@ def _remembered(evaluation: Evaluation, same_code: SameCode) -> str:
     names, left = same_code.own_names(evaluation), same_code.own_names(evaluation, gone=False)
     for refusal in _refusals_of_deleted(evaluation, same_code):
         is_alike = refusal.language in alike
-        if not is_of_owner(refusal, submission) and not (is_alike and names_of(refusal) & names):
+        about = names if refusal.verdict else same_code.names_on_task(evaluation)
+        if not is_of_owner(refusal, submission) and not (is_alike and names_of(refusal) & about):
             continue
         since = same_code.last_at(refusal) if refusal.verdict else same_code.confirmed_at(refusal)
         if not (is_alike and names_of(refusal) & left):  # what is gone cannot be confirmed itself
@@ -140,12 +141,16 @@ def _remembered(evaluation: Evaluation, same_code: SameCode) -> str:
 @once_for_all_alike
 def _refusals_of_deleted(evaluation: Evaluation, same_code: SameCode) -> list[Refusal]:
     """Of the code on the board, and those of staff on all boards of the task."""
-    own, names = of_one_person(evaluation.submission), same_code.own_names(evaluation, tokens=True)
-    like = Q(language__in=read_alike(evaluation.submission.language)) & having(names, GONE)
-    if own is not None:
-        like |= own & having(names, GONE_OF_OWNER)
-    by_staff = Refusal.objects.filter(like, verdict="", task_version__task__versions=evaluation.task_version_id)
-    return list((deleted(Refusal, evaluation, like) | by_staff).order_by("finished", "pk"))
+    own, alike = of_one_person(evaluation.submission), read_alike(evaluation.submission.language)
+
+    def about(names: frozenset[Name]) -> Q:
+        like = Q(language__in=alike) & having(names, GONE)
+        return like if own is None else like | (own & having(names, GONE_OF_OWNER))
+
+    on_board = deleted(Refusal, evaluation, about(same_code.own_names(evaluation, tokens=True)))
+    by_staff = Refusal.objects.filter(about(same_code.names_on_task(evaluation)), verdict="")
+    by_staff = by_staff.filter(task_version__task__versions=evaluation.task_version_id)
+    return list((on_board | by_staff).order_by("finished", "pk"))
 
 
 def _is_doubtful(item: Evaluation, programs: Programs) -> bool:
