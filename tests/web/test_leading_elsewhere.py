@@ -13,7 +13,7 @@ from . import contests, factories
 from .test_bounds import enter, replayed
 from .test_connected import wrong
 from .test_judged_again import examined, posted, version_of
-from .test_timing_revisions import SAME, by
+from .test_timing_revisions import SAME, by, hidden, on
 
 
 @pytest.fixture
@@ -91,3 +91,11 @@ def test_programs_in_question_take_no_place_of_the_finals(contest: Contest) -> N
         doubtful.append(enter("eve", replayed(9.0 - number), f"int x{number};"))
     chosen = [item for *_, item in finals.best_entries(contest, 2)]
     assert chosen == [*sound[:2], *doubtful[:2]]
+
+
+def test_a_contested_entry_leads_no_running_contest_by_its_interval(contest: Contest) -> None:
+    enter("eve", on(replayed(2.3), "2.11"), SAME)
+    hidden("other", on(replayed(1.5), "2.11"))
+    enter("olga", replayed(2.0))
+    [board] = results.boards(contest)
+    assert [(line.participant, line.rank) for line in board.lines] == [("olga", 1), ("eve", 2)]
