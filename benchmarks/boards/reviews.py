@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import Q
+from django.utils import timezone
 
 from ..harness import SpeedupEstimate, Verdict, is_bound, pooled, read_alike
 from ..models import DeletedConnection, DeletedScore, Evaluation, ModerationAction, Refusal, Submission
@@ -126,7 +127,7 @@ def _remembered(evaluation: Evaluation, same_code: SameCode) -> str:
             continue
         since = same_code.last_at(refusal) if refusal.verdict else same_code.confirmed_at(refusal)
         if not (is_alike and names_of(refusal) & left):  # what is gone cannot be confirmed itself
-            since = same_code.confirmed_at(evaluation)
+            since = _settled_by_entry(evaluation, refusal, same_code)
         if not refusal.verdict and _had_public_score(submission, refusal.finished):
             continue
         if refusal.verdict == Verdict.PASS and not is_of_owner(refusal, submission):  # somebody else's gates
@@ -136,6 +137,20 @@ def _remembered(evaluation: Evaluation, same_code: SameCode) -> str:
             how = words.get(refusal.verdict, f"ended as {refusal.verdict}")
             return f"The same source, judged for a submission deleted since, {how}."
     return ""
+
+
+def _settled_by_entry(evaluation: Evaluation, refusal: Refusal, same_code: SameCode) -> datetime | None:
+    """When a refusal was settled that only other texts and codes of its owner connect with the entry.
+
+    A confirmation of the entry is about it only if there was nothing left to be confirmed itself by then. Until it was
+    deleted it was settled as all that is there, and what has settled it then holds on.
+    """
+    confirmed = same_code.confirmed_at(evaluation)
+    if not refusal.verdict:
+        return confirmed
+    if confirmed is not None and refusal.deleted is not None and confirmed < refusal.deleted:
+        confirmed = None
+    return max(filter(None, (confirmed, same_code.last_at(refusal))), default=None)
 
 
 @once_for_all_alike
@@ -231,7 +246,7 @@ def remember(evaluations: Iterable[Evaluation]) -> None:
     refusal without a verdict is that of staff, who have invalidated the submission. Of all that are deleted together it
     is asked while all are there.
     """
-    refused, scored, connecting, programs = [], [], [], Programs()
+    refused, scored, connecting, programs, now = [], [], [], Programs(), timezone.now()
     for item in evaluations:
         columns = {
             "owner_id": item.submission.owner_id,
@@ -244,10 +259,10 @@ def remember(evaluations: Iterable[Evaluation]) -> None:
             "language": item.submission.language,
         }
         if is_invalidated(item.submission):
-            refused.append(Refusal(**columns, finished=_invalidated_at(item.submission)))
+            refused.append(Refusal(**columns, finished=_invalidated_at(item.submission), deleted=now))
         is_doubtful = _is_doubtful(item, programs)
         if is_doubtful:
-            refused.append(Refusal(**columns, verdict=item.verdict, finished=ended(item)))
+            refused.append(Refusal(**columns, verdict=item.verdict, finished=ended(item), deleted=now))
         elif item.verdict == Verdict.COMPILE_ERROR:
             connecting.append(DeletedConnection(**columns))
         if item.score is not None and item.submission.owner_id is not None:

@@ -1,4 +1,4 @@
-from django.db import migrations
+from django.db import migrations, models
 from django.db.models import Count
 
 MANY = 50  # as in 0053
@@ -29,4 +29,7 @@ def mark(apps, schema_editor):
 
 class Migration(migrations.Migration):
     dependencies = [("benchmarks", "0053_boards_to_write_anew")]
-    operations = [migrations.RunPython(mark, migrations.RunPython.noop)]
+    operations = [
+        migrations.AddField("refusal", "deleted", models.DateTimeField(editable=False, null=True)),
+        migrations.RunPython(mark, migrations.RunPython.noop),
+    ]
