@@ -43,6 +43,8 @@ class Entry(Generic[Key]):
 
     @property
     def reaches(self) -> float:
+        if self.is_contested:
+            return self.counts
         reaches = what_reaches(self.score, self.lo, self.hi, self.trust)
         return min(reaches, self.counts * (1 + HALF_WIDTH_MAX))
 
@@ -60,8 +62,8 @@ def rank(entries: Iterable[Entry[Key]]) -> dict[Key, int]:
     and then what was verified first comes first. The interval of a bound is moved down to what counts of it, so that
     its gap takes it into no better group. A bound shares the rank of replayed entries by the same rule as a replayed
     one, and is listed behind them. Whoever makes one code fast at one time and slow at another gets a wide interval, in
-    which half of the board would be equal: intervals count up to HALF_WIDTH_MAX to either side, and of a contested
-    entry's rank have their share only those that reach its score itself.
+    which half of the board would be equal: intervals count up to HALF_WIDTH_MAX to either side, and that of a contested
+    entry does not count: neither for its own rank nor for those that would share it.
     """
     ranks: dict[Key, int] = {}
     for group in _groups(entries):

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import Q
+from django.utils import timezone
 
 from ..harness import SpeedupEstimate, Verdict, is_bound, pooled, read_alike
 from ..models import DeletedConnection, DeletedScore, Evaluation, ModerationAction, Refusal, Submission
@@ -22,7 +23,7 @@ from .contradictions import (
     scored_of,
     without_refuted,
 )
-from .same_code import GONE, GONE_OF_OWNER, having, is_of_nobody, is_of_owner, names_of, of_one_person, whose
+from .same_code import GONE, GONE_OF_OWNER, Name, having, is_of_nobody, is_of_owner, names_of, of_one_person, whose
 from .settled import Programs, SameCode, ended, how_known, is_passed_audit, most, once_for_all_alike, was_public
 
 QUESTIONS_MAX = 8  # that a review names
@@ -121,11 +122,12 @@ def _remembered(evaluation: Evaluation, same_code: SameCode) -> str:
     names, left = same_code.own_names(evaluation), same_code.own_names(evaluation, gone=False)
     for refusal in _refusals_of_deleted(evaluation, same_code):
         is_alike = refusal.language in alike
-        if not is_of_owner(refusal, submission) and not (is_alike and names_of(refusal) & names):
+        about = names if refusal.verdict else same_code.names_on_task(evaluation)
+        if not is_of_owner(refusal, submission) and not (is_alike and names_of(refusal) & about):
             continue
         since = same_code.last_at(refusal) if refusal.verdict else same_code.confirmed_at(refusal)
         if not (is_alike and names_of(refusal) & left):  # what is gone cannot be confirmed itself
-            since = same_code.confirmed_at(evaluation)
+            since = _settled_by_entry(evaluation, refusal, same_code)
         if not refusal.verdict and _had_public_score(submission, refusal.finished):
             continue
         if refusal.verdict == Verdict.PASS and not is_of_owner(refusal, submission):  # somebody else's gates
@@ -137,15 +139,33 @@ def _remembered(evaluation: Evaluation, same_code: SameCode) -> str:
     return ""
 
 
+def _settled_by_entry(evaluation: Evaluation, refusal: Refusal, same_code: SameCode) -> datetime | None:
+    """When a refusal was settled that only other texts and codes of its owner connect with the entry.
+
+    A confirmation of the entry is about it only if there was nothing left to be confirmed itself by then. Until it was
+    deleted it was settled as all that is there, and what has settled it then holds on.
+    """
+    confirmed = same_code.confirmed_at(evaluation)
+    if not refusal.verdict:
+        return confirmed
+    if confirmed is not None and refusal.deleted is not None and confirmed < refusal.deleted:
+        confirmed = None
+    return max(filter(None, (confirmed, same_code.last_at(refusal))), default=None)
+
+
 @once_for_all_alike
 def _refusals_of_deleted(evaluation: Evaluation, same_code: SameCode) -> list[Refusal]:
     """Of the code on the board, and those of staff on all boards of the task."""
-    own, names = of_one_person(evaluation.submission), same_code.own_names(evaluation, tokens=True)
-    like = Q(language__in=read_alike(evaluation.submission.language)) & having(names, GONE)
-    if own is not None:
-        like |= own & having(names, GONE_OF_OWNER)
-    by_staff = Refusal.objects.filter(like, verdict="", task_version__task__versions=evaluation.task_version_id)
-    return list((deleted(Refusal, evaluation, like) | by_staff).order_by("finished", "pk"))
+    own, alike = of_one_person(evaluation.submission), read_alike(evaluation.submission.language)
+
+    def about(names: frozenset[Name]) -> Q:
+        like = Q(language__in=alike) & having(names, GONE)
+        return like if own is None else like | (own & having(names, GONE_OF_OWNER))
+
+    on_board = deleted(Refusal, evaluation, about(same_code.own_names(evaluation, tokens=True)))
+    by_staff = Refusal.objects.filter(about(same_code.names_on_task(evaluation)), verdict="")
+    by_staff = by_staff.filter(task_version__task__versions=evaluation.task_version_id)
+    return list((on_board | by_staff).order_by("finished", "pk"))
 
 
 def _is_doubtful(item: Evaluation, programs: Programs) -> bool:
@@ -227,7 +247,7 @@ def remember(evaluations: Iterable[Evaluation]) -> None:
     refusal without a verdict is that of staff, who have invalidated the submission. Of all that are deleted together it
     is asked while all are there.
     """
-    refused, scored, connecting, programs = [], [], [], Programs()
+    refused, scored, connecting, programs, now = [], [], [], Programs(), timezone.now()
     for item in evaluations:
         columns = {
             "owner_id": item.submission.owner_id,
@@ -240,10 +260,10 @@ def remember(evaluations: Iterable[Evaluation]) -> None:
             "language": item.submission.language,
         }
         if is_invalidated(item.submission):
-            refused.append(Refusal(**columns, finished=_invalidated_at(item.submission)))
+            refused.append(Refusal(**columns, finished=_invalidated_at(item.submission), deleted=now))
         is_doubtful = _is_doubtful(item, programs)
         if is_doubtful:
-            refused.append(Refusal(**columns, verdict=item.verdict, finished=ended(item)))
+            refused.append(Refusal(**columns, verdict=item.verdict, finished=ended(item), deleted=now))
         elif item.verdict == Verdict.COMPILE_ERROR:
             connecting.append(DeletedConnection(**columns))
         if item.score is not None and item.submission.owner_id is not None:

@@ -42,16 +42,17 @@ class _Code:
     most: float = 0.0
 
 
-def best_rows(shown: Iterable[Evaluation], programs: Programs) -> Iterator[Standing]:
+def best_rows(shown: Iterable[Evaluation], programs: Programs, *, in_question: bool = True) -> Iterator[Standing]:
     """A row for each code of each holder of these accepted judgings, the best first, those under review last.
 
     A row is made once another code may be as good, so whoever asks for the first alone does not pay for a thousand.
     What counts of a row is not known before: more judgings may have made it less than each of those in `shown`, or more
-    if they are nobody's to see. Of each board those that ended first come first.
+    if they are nobody's to see. Of each board those that ended first come first. Not `in_question`: without those of
+    which that is known without asking the database.
     """
     codes = sorted(_codes(shown, programs), key=lambda code: -code.most)
     doubted, found = list[_Code](), list[tuple[tuple[Any, ...], Standing]]()
-    for are_doubted in (False, True):
+    for are_doubted in (False, True) if in_question else (False,):
         for code in doubted if are_doubted else codes:
             while found and found[0][0] < (are_doubted, -code.most):
                 yield heappop(found)[1]
@@ -89,7 +90,7 @@ def leading(accepted: QuerySet[Evaluation], *group: str) -> dict[tuple[Any, ...]
         for item in (item for program in read for item in program.judgings if groups.get(item.pk) in unread):
             shown[groups[item.pk]][item.pk] = item
         for key, items in shown.items():
-            best = best_row(items.values(), programs)
+            best = next(best_rows(items.values(), programs, in_question=False), None)
             if best and not best.under_review and (key not in found or place_of(best) < place_of(found[key])):
                 found[key] = best
         left = {key: its[together:] for key, its in unread.items() if its[together:]}

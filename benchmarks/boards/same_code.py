@@ -6,27 +6,31 @@ it. Does NOT decide what follows from that (`reviews.py`).
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence, Set
 from functools import cached_property
 from itertools import chain
 from typing import Any
 from uuid import UUID
 
-from django.db.models import CharField, Q, QuerySet, Value
+from django.db.models import CharField, Exists, OuterRef, Q, QuerySet, Value
 
 from ..harness import Verdict, read_alike
-from ..models import Confirmation, DeletedConnection, DeletedScore, Evaluation, Refusal, Submission
+from ..models import Confirmation, DeletedConnection, DeletedScore, Evaluation, Refusal, Submission, TaskVersion
 from ..states import EvaluationReason, MethodKind
 
 Name = tuple[str, str]  # what kind of key it is, and the key
+Keys = tuple[str, str, str]  # values of the columns of `_COLUMNS`
+Groups = dict[Name, frozenset[Name]]  # under each name all that it is connected with
 Gone = Refusal | DeletedScore | DeletedConnection
 _ANYBODY = ""  # in the place of an owner
 _COLUMNS = {"text": "submission__blob", "object": "object_key", "tokens": "submission__source_key"}
 _OWNERS = ("submission__owner", "submission__former_owner", "submission__language", "submission__method__slug")
+_OURS = [verdict.value for verdict in Verdict if verdict.ours]
 _ROUNDS_MAX = 4  # of looking for what has a name in common with what was found
 GONE = {"text": "source_sha256", "object": "object_key"}  # of what is remembered of deleted judgings
 GONE_OF_OWNER = GONE | {"tokens": "source_key"}
 _OWNERS_OF_GONE: tuple[Any, ...] = ("owner", "former_owner", "language", Value("", CharField()))
+_WHOSE, _WHOSE_GONE = (*_OWNERS, "submission__blob"), (*_OWNERS_OF_GONE, "source_sha256")
 
 
 def holder_of(evaluation: Evaluation) -> str:
@@ -70,15 +74,18 @@ def program_of(evaluation: Evaluation, *others: Evaluation) -> tuple[list[Evalua
     look at as closely as any other. And what is remembered of deleted ones, which connect those of their owner.
     """
     board = {name: getattr(evaluation, name) for name in ("task_version_id", "device_kind_id", "ruleset_id")}
-    rows, gone = Evaluation.objects.filter(**board), _of_people_on(board)
-    ours = [verdict.value for verdict in Verdict if verdict.ours]
-    known = rows.exclude(verdict="").exclude(verdict__in=ours)
-    known = known.exclude(reason=EvaluationReason.QUICK, verdict=Verdict.PASS)
+    known, gone = _known_on(board), _of_people_on(board)
     its = set[Name]().union(*(names_of(item, tokens=True) for item in (evaluation, *others)))
     names = _connected(its, _groups(map(_named, _rows_about(its, known, gone))))
     rows = known.filter(having(names, _COLUMNS)).select_related("submission__method")
     deleted = [row for table in gone for row in table.filter(having(names, GONE_OF_OWNER))]
     return list(rows.defer("report", "error_internal").order_by("finished", "pk")), deleted
+
+
+def _known_on(boards: dict[str, Any]) -> QuerySet[Evaluation]:
+    """Judgings that say something of a program, and so connect its names."""
+    rows = Evaluation.objects.filter(**boards).exclude(verdict="").exclude(verdict__in=_OURS)
+    return rows.exclude(reason=EvaluationReason.QUICK, verdict=Verdict.PASS)
 
 
 def _of_people_on(board: dict[str, Any]) -> list[QuerySet[Any]]:
@@ -87,25 +94,40 @@ def _of_people_on(board: dict[str, Any]) -> list[QuerySet[Any]]:
     return [table.objects.filter(**board).exclude(owner=None, former_owner=None).order_by() for table in tables]
 
 
+def decided_versions() -> QuerySet[TaskVersion]:
+    """The versions of tasks about which staff have moderated something that is still there or was deleted since."""
+    moderated = Submission.objects.moderated().filter(task_version__task=OuterRef("task"))
+    refused = Refusal.objects.filter(verdict="", task_version__task=OuterRef("task"))
+    return TaskVersion.objects.filter(Exists(moderated) | Exists(refused))
+
+
+def all_boards_of(version: int) -> dict[str, Any]:
+    """Of the task of a version: what staff decide counts on all of them, and so does what connects it with others."""
+    return {"task_version__task__versions": version}
+
+
 def taken_down_of(evaluation: Evaluation, names: set[Name]) -> list[Evaluation]:
     """Judgings of submissions that staff have moderated, with one of the names, on all boards of the task.
 
     With a verdict or without one: a decision is about the text, and its author may have cancelled the judging since.
     """
     rows = Evaluation.objects.filter(submission__in=Submission.objects.moderated().order_by().values("pk"))
-    rows = rows.filter(having(names, _COLUMNS), task_version__task__versions=evaluation.task_version_id)
+    rows = rows.filter(having(names, _COLUMNS), **all_boards_of(evaluation.task_version_id))
     return list(rows.select_related("submission__method").defer("report", "error_internal"))
 
 
 class Judgings:
     """Judgings that may be of one code, by owner and by name: each is looked at once, not once for each other one.
 
-    `gone` is what is remembered of deleted ones. It connects the judgings of its owner as those did.
+    `gone` is what is remembered of deleted ones. It connects the judgings of its owner as those did. `on_task` says
+    which names of an owner are connected if all boards of the task are read (`names_on_task`).
     """
 
-    def __init__(self, judgings: Iterable[Evaluation], gone: Iterable[Gone] = ()) -> None:
-        self.judgings, self.gone = list(judgings), list(gone)
-        self._groups = dict[tuple[str, bool, bool], dict[Name, frozenset[Name]]]()
+    def __init__(
+        self, judgings: Iterable[Evaluation], gone: Iterable[Gone] = (), on_task: dict[str, Groups] | None = None
+    ) -> None:
+        self.judgings, self.gone, self.on_task = list(judgings), list(gone), on_task or {}
+        self._groups = dict[tuple[str, bool, bool], Groups]()
 
     def own_names(self, evaluation: Evaluation, *, tokens: bool = False, gone: bool = True) -> frozenset[Name]:
         """Texts, compiled codes and tokens of its owner's judgings that have to do with it. By tokens only if asked."""
@@ -115,11 +137,18 @@ class Judgings:
             self._groups[owner, tokens, gone] = _groups(names_of(item, tokens=tokens) for item in owned)
         return _connected(names_of(evaluation, tokens=tokens), self._groups[owner, tokens, gone])
 
+    def names_on_task(self, evaluation: Evaluation) -> frozenset[Name]:
+        """With tokens, and with what its owner's judgings on other boards of the task connect with these.
+
+        For decisions of staff, which count on all boards. Where there are none nothing else was read than this board.
+        """
+        return _connected(self.own_names(evaluation, tokens=True), self.on_task.get(owner_of(evaluation), {}))
+
     def of_same_code(self, evaluation: Evaluation, names: frozenset[Name] | None = None) -> list[Evaluation]:
         """Those of its owner that have to do with it, and those of others that have a text or a code of these.
 
-        `names` are those that its owner's judgings have on its board, if these are of others. Tokens are read from a
-        text that its author chose: a stranger's must not touch an entry. Nor must what a stranger has submitted as
+        `names` are those that its owner's judgings have, if these are of others. Tokens are read from a text that its
+        author chose: a stranger's must not touch an entry. Nor must what a stranger has submitted as
         another language, where the same text may be another program.
         """
         names = self.own_names(evaluation, tokens=True) if names is None else names
@@ -181,23 +210,86 @@ def names_of(row: Any, *, tokens: bool = False) -> set[Name]:
     return {(kind, key) for kind, key in keys.items() if key and (tokens or kind != "tokens")}
 
 
-def own_names_of_many(judgings: list[Evaluation], board: dict[str, Any]) -> dict[int, frozenset[Name]]:
-    """The names of many of a board at once, with tokens, by their keys."""
-    owners = [{getattr(item.submission, name) for item in judgings} - {None} for name in ("owner_id", "former_owner")]
-    texts = {item.submission.blob_id for item in judgings if is_of_nobody(item.submission)}
-    mine = Q(submission__owner__in=owners[0]) | Q(submission__former_owner__in=owners[1])
-    mine |= Q(submission__owner=None, submission__former_owner=None, submission__blob__in=texts)
-    gone = [table.filter(Q(owner__in=owners[0]) | Q(former_owner__in=owners[1])) for table in _of_people_on(board)]
-    names, known = (
-        set[Name]().union(*(names_of(item, tokens=True) for item in judgings)),
-        Evaluation.objects.filter(mine),
-    )
-    rows = _rows_about(names, known.filter(**board), gone, _OWNERS, _OWNERS_OF_GONE)
-    own = defaultdict[str, list[set[Name]]](list)
-    for owner, former, language, method, *keys in rows:
-        own[_person(owner, former, keys[0], language, method)].append(_named(keys))
-    groups = {owner: _groups(its) for owner, its in own.items()}
+def own_names_of_many(judgings: Iterable[Evaluation], boards: dict[str, Any]) -> dict[int, frozenset[Name]]:
+    """The names of many judgings at once, with tokens, by their keys, as whatever is known on these boards connects."""
+    judgings = list(judgings)
+    groups = own_groups(judgings, boards)
     return {item.pk: _connected(names_of(item, tokens=True), groups.get(owner_of(item), {})) for item in judgings}
+
+
+def own_groups(judgings: Iterable[Evaluation], boards: dict[str, Any]) -> dict[str, Groups]:
+    """By the owners of judgings: which names all that they have on these boards connects with those of the judgings."""
+    judgings = list(judgings)
+    names = set[Name]().union(*(names_of(item, tokens=True) for item in judgings))
+    own = _rows_of({_whose_columns(item.submission) for item in judgings}, names, boards)
+    return {owner: _groups(map(_named, its)) for owner, its in own.items()}
+
+
+def connected_on_task(judgings: Sequence[Evaluation]) -> list[Evaluation]:
+    """Judgings of one submission, and some more, not saved, for names that a decision about it reaches as well.
+
+    These are names that judgings on any board of the task, of its owner or of whoever has its text or compiled code,
+    connect with those of the submission. There may be more than it reaches.
+    """
+    boards, submission = all_boards_of(judgings[0].task_version_id), judgings[0].submission
+    names = set[Name]().union(*(names_of(item, tokens=True) for item in judgings))
+    known = _known_on(boards).filter(having(names, _COLUMNS)).order_by().values_list(*_WHOSE)
+    left = (table.filter(having(names, GONE_OF_OWNER)).values_list(*_WHOSE_GONE) for table in _of_people_on(boards))
+    own = _rows_of({_whose_columns(submission), *known.union(*left)}, names, boards)
+    connected = frozenset[Name]().union(*(_connected(names, _groups(map(_named, its))) for its in own.values()))
+    return [*judgings, *_named_by(connected - names, own, submission)]
+
+
+def newly_connected(evaluation: Evaluation) -> list[Evaluation]:
+    """Judgings, not saved, with the names of programs on the task that its owner had apart from each other before it.
+
+    Empty if there were not two such programs.
+    """
+    is_known = evaluation.verdict not in ("", *_OURS) and not (
+        evaluation.is_quick and evaluation.verdict == Verdict.PASS
+    )
+    if not is_known:
+        return []
+    boards, names = all_boards_of(evaluation.task_version_id), names_of(evaluation, tokens=True)
+    own = _rows_of({_whose_columns(evaluation.submission)}, names, boards, ~Q(pk=evaluation.pk))
+    groups = _groups(map(_named, own.get(owner_of(evaluation), ())))
+    before = {groups[name] for name in names if name in groups}
+    return _named_by(names.union(*before), own, evaluation.submission) if len(before) > 1 else []
+
+
+def _named_by(names: frozenset[Name] | set[Name], own: dict[str, list[Keys]], like: Submission) -> list[Evaluation]:
+    """Of rows of somebody as few as have all of these names, as judgings of a submission that is not saved."""
+    found, left = list[Evaluation](), set(names)
+    for keys in sorted({keys for its in own.values() for keys in its}):
+        if not left.isdisjoint(_named(keys)):
+            left -= _named(keys)
+            text, key, tokens = keys
+            columns = {name: getattr(like, name) for name in ("owner_id", "former_owner", "language", "method")}
+            found.append(Evaluation(submission=Submission(**columns, blob_id=text, source_key=tokens), object_key=key))
+    return found
+
+
+def _whose_columns(submission: Submission) -> tuple[Any, ...]:
+    """Values of the columns of `_WHOSE`."""
+    slug = submission.method.slug if is_of_nobody(submission) else ""
+    return submission.owner_id, submission.former_owner, submission.language, slug, submission.blob_id
+
+
+def _rows_of(
+    people: Iterable[tuple[Any, ...]], names: set[Name], boards: dict[str, Any], which: Q | None = None
+) -> dict[str, list[Keys]]:
+    """Of each of these people the rows on these boards that have to do with the names, and maybe more."""
+    people = list(people)
+    owners, formers = ({person[place] for person in people} - {None} for place in (0, 1))
+    texts = {text for owner, former, _, _, text in people if owner is None and former is None}
+    mine = Q(submission__owner__in=owners) | Q(submission__former_owner__in=formers)
+    mine |= Q(submission__owner=None, submission__former_owner=None, submission__blob__in=texts)
+    gone = [table.filter(Q(owner__in=owners) | Q(former_owner__in=formers)) for table in _of_people_on(boards)]
+    known = _known_on(boards).filter(mine & (which or Q()))
+    own = defaultdict[str, list[Keys]](list)
+    for owner, former, language, method, *keys in _rows_about(names, known, gone, _OWNERS, _OWNERS_OF_GONE):
+        own[_person(owner, former, keys[0], language, method)].append((keys[0], keys[1], keys[2]))
+    return own
 
 
 def _rows_about(
@@ -233,9 +325,9 @@ def _named(keys: Iterable[str]) -> set[Name]:
     return {(kind, key) for kind, key in zip(_COLUMNS, keys, strict=True) if key}
 
 
-def _groups(own: Iterable[set[Name]]) -> dict[Name, frozenset[Name]]:
+def _groups(own: Iterable[set[Name]]) -> Groups:
     """Under each name it and all names that some of these have together with it, or with another such name."""
-    having_it, groups = defaultdict[Name, list[set[Name]]](list), dict[Name, frozenset[Name]]()
+    having_it, groups = defaultdict[Name, list[set[Name]]](list), Groups()
     for its in own:
         for name in its:
             having_it[name].append(its)
@@ -251,7 +343,7 @@ def _groups(own: Iterable[set[Name]]) -> dict[Name, frozenset[Name]]:
     return groups
 
 
-def _connected(names: set[Name], groups: dict[Name, frozenset[Name]]) -> frozenset[Name]:
+def _connected(names: Set[Name], groups: Groups) -> frozenset[Name]:
     """With all that are in a group with one of them; mostly this is one group, which is not made anew."""
     its = {groups[name] for name in names if name in groups}
     return next((group for group in its if names <= group), frozenset(names).union(*its))

@@ -56,7 +56,7 @@ from .contradictions import APART, is_contested
 from .labels import is_ranked
 from .orders import BY_RANK, in_order
 from .reviews import pooled_judgings, review_reason
-from .same_code import own_names_of_many, owner_of
+from .same_code import all_boards_of, own_names_of_many, owner_of
 from .settled import Programs, SameCode
 from .tradeoffs import mean_energy
 
@@ -292,7 +292,7 @@ def _in_question(key: BoardKey, records: list[Evaluation]) -> set[int]:
     if not records:
         return set()
     board = {"task_version": key.version, "device_kind": key.device, "ruleset": key.ruleset}
-    named = own_names_of_many(records, board)
+    named = own_names_of_many(records, all_boards_of(key.version.pk))  # on which decisions of staff count
     names = {kind: {name for its in named.values() for its_kind, name in its if its_kind == kind} for kind in _KEYS}
     texts, tokens, objects = names["text"], names["tokens"], names["object"]
     doubtful = (Q(gated=True) | ~Q(verdict__in=(Verdict.PASS, ""))) & Q(**board)

@@ -14,7 +14,21 @@ from typing import Any, TypeVar, cast
 from ..harness import Verdict, read_alike
 from ..models import Confirmation, DeletedScore, Evaluation, Submission
 from ..states import BOUNDED, TIMINGS, EvaluationReason, Visibility
-from .same_code import GONE, Gone, Judgings, Name, having, names_of, owner_of, program_of, taken_down_of
+from .same_code import (
+    GONE,
+    Gone,
+    Groups,
+    Judgings,
+    Name,
+    all_boards_of,
+    decided_versions,
+    having,
+    names_of,
+    own_groups,
+    owner_of,
+    program_of,
+    taken_down_of,
+)
 
 _Alike = tuple[str, frozenset[Name], frozenset[str]]
 _Found = TypeVar("_Found")
@@ -36,12 +50,14 @@ class SameCode(Judgings):
         confirmations: Iterable[Confirmation] = (),
         audits: Iterable[DeletedScore] = (),
         gone: Iterable[Gone] = (),
+        *,
+        on_task: dict[str, Groups] | None = None,
     ) -> None:
         """`taken_down` are judgings, on any board of the task, of submissions that staff have moderated.
 
         `audits` are of submissions that were deleted.
         """
-        super().__init__(judgings, gone)
+        super().__init__(judgings, gone, on_task)
         self.taken_down = list(taken_down)
         self.found = dict[Any, Any]()  # see `once_for_all_alike`
         self.keys = frozenset(item.pk for item in self.judgings)
@@ -115,13 +131,17 @@ class JudgedProgram(Judgings):
     def __init__(self, evaluation: Evaluation, *others: Evaluation) -> None:
         super().__init__(*program_of(evaluation, *others))
         _read_gates(self.judgings)
-        all_of_it = (evaluation, *others, *self.judgings, *self.gone)
-        names = set[Name]().union(*(names_of(item, tokens=True) for item in all_of_it))
+        judged = (evaluation, *others, *self.judgings)
+        names = set[Name]().union(*(names_of(item, tokens=True) for item in (*judged, *self.gone)))
         board = {name: getattr(evaluation, name) for name in ("task_version_id", "device_kind_id", "ruleset_id")}
         like = having(names, GONE)
         self._confirmations = list(Confirmation.objects.filter(like, **board))
         self._audits = list(DeletedScore.objects.filter(like, passed_audit=True, **board))
-        self._taken_down = Judgings(taken_down_of(evaluation, names))
+        self._taken_down = Judgings(())
+        if decided_versions().filter(pk=evaluation.task_version_id).exists():
+            self.on_task = own_groups(judged, all_boards_of(evaluation.task_version_id))
+            names |= set[Name]().union(*{self.names_on_task(item) for item in judged})
+            self._taken_down = Judgings(taken_down_of(evaluation, names))
         self._asked = dict[_Alike, SameCode]()
         self._codes = dict[tuple[int, ...], SameCode]()
 
@@ -129,10 +149,11 @@ class JudgedProgram(Judgings):
         asked = _alike(evaluation, self)
         if asked not in self._asked:
             judgings = self.of_same_code(evaluation)
-            taken_down = self._taken_down.of_same_code(evaluation, self.own_names(evaluation, tokens=True))
+            taken_down = self._taken_down.of_same_code(evaluation, self.names_on_task(evaluation))
             keys = tuple(item.pk for item in (*judgings, *taken_down))
             if keys not in self._codes:
-                self._codes[keys] = SameCode(judgings, taken_down, self._confirmations, self._audits, self.gone)
+                settled = self._confirmations, self._audits
+                self._codes[keys] = SameCode(judgings, taken_down, *settled, self.gone, on_task=self.on_task)
             self._asked[asked] = self._codes[keys]
         return self._asked[asked]
 

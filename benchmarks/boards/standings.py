@@ -30,7 +30,7 @@ from .labels import is_ranked
 from .ranking import Entry, rank
 from .reviews import AUDITS
 from .rows import READ_TOGETHER, best_row, place_of
-from .same_code import Name, holder_of, is_of_nobody
+from .same_code import Name, connected_on_task, decided_versions, holder_of, is_of_nobody, newly_connected
 from .settled import JudgedProgram, Programs
 
 AUDITED_PLACES = 3  # of a board, whose entries must not rest on a bound alone
@@ -65,13 +65,16 @@ def standings_update(evaluation: Evaluation) -> set[str]:
 
 
 def decision_follows(evaluation: Evaluation) -> set[str]:
-    """Renew what has to do with its submission on all boards of the task, if staff have moderated that.
+    """Renew on all boards of the task what decisions of staff reach only now. The device kinds of these boards.
 
-    What it was compiled to may be known only now. The device kinds of these boards.
+    What a moderated submission was compiled to may be known only now, or that two programs of an owner are one.
     """
-    if not Submission.objects.moderated().filter(pk=evaluation.submission_id).exists():
+    if not decided_versions().filter(pk=evaluation.task_version_id).exists():
         return set()
-    about = on_each_board(evaluation.submission)
+    if Submission.objects.moderated().filter(pk=evaluation.submission_id).exists():
+        about = on_each_board(evaluation.submission)
+    else:
+        about = _on_boards_of(evaluation.task_version.task_id, newly_connected(evaluation))
     review_renew(about)
     return {item.device_kind.slug for item in about}
 
@@ -79,24 +82,34 @@ def decision_follows(evaluation: Evaluation) -> set[str]:
 def on_each_board(submission: Submission) -> list[Evaluation]:
     """What stands for a submission on each board of its task, judged there or not: a decision counts on all of them.
 
-    They are not saved. One for each code that it was compiled to, or that staff have confirmed of its text.
+    They are not saved. One for each code that it was compiled to, or that staff have confirmed of its text, and more
+    for what these are connected with on some board.
     """
-    rows = Standing.objects.filter(task_version__task=submission.task_version.task_id).order_by()
+    known = {*submission.evaluations.order_by().values_list("object_key", flat=True)}
+    known |= {*confirmations.of(submission).order_by().values_list("object_key", flat=True)}
+    version = submission.task_version
+    its = [Evaluation(submission=submission, task_version=version, object_key=key) for key in sorted(known or {""})]
+    return _on_boards_of(version.task_id, connected_on_task(its))
+
+
+def _on_boards_of(task: int, judgings: list[Evaluation]) -> list[Evaluation]:
+    """Each of them on each board of the task that has rows. They are not saved."""
+    if not judgings:
+        return []
+    rows = Standing.objects.filter(task_version__task=task).order_by()
     boards = set(rows.values_list("task_version", "ruleset", "device_kind").distinct())
     versions = TaskVersion.objects.select_related("task").in_bulk({board[0] for board in boards})
     kinds = DeviceKind.objects.in_bulk({board[2] for board in boards})
-    known = {*submission.evaluations.order_by().values_list("object_key", flat=True)}
-    known |= {*confirmations.of(submission).order_by().values_list("object_key", flat=True)}
     return [
         Evaluation(
-            submission=submission,
+            submission=item.submission,
             task_version=versions[version],
             ruleset_id=ruleset,
             device_kind=kinds[kind],
-            object_key=key,
+            object_key=item.object_key,
         )
         for version, ruleset, kind in sorted(boards)
-        for key in sorted(known)
+        for item in judgings
     ]
 
 
@@ -227,11 +240,11 @@ def _has_another(row: Standing) -> bool:
 def hold_boards(evaluation: Evaluation) -> None:
     """Lock the boards of this task version until the transaction ends, and read the submission again.
 
-    Of what staff have moderated those of all versions of the task, on which it counts. Nothing that was kept of these
-    boards is used once the transaction is committed.
+    If staff have decided something about the task, those of all its versions, on which that counts. Nothing that was
+    kept of these boards is used once the transaction is committed.
     """
+    boards_marked([evaluation.task_version_id, *_held_with([evaluation.task_version_id])])
     about = Submission.objects.filter(pk=evaluation.submission_id)
-    boards_marked([evaluation.task_version_id, *_versions_of_moderated(about)])
     now = about.values("visibility", "moderation", "shown_at")
     for name, value in (now.first() or {}).items():  # none: it has just been deleted
         setattr(evaluation.submission, name, value)
@@ -259,16 +272,16 @@ def boards_held(submissions: QuerySet[Submission]) -> None:
 
     Who writes a report holds them until it is committed. Before that nobody else sees a verdict, and would leave alone
     what the report is about to put on a board. Whoever changes a submission holds them first, in the same order as
-    everybody else, so that no two wait for each other. What staff have moderated counts on all boards of its task.
+    everybody else, so that no two wait for each other. What staff have decided counts on all boards of its task.
     """
     judged = Evaluation.objects.filter(submission__in=submissions).order_by().values_list("task_version", flat=True)
-    boards_marked([*judged, *_versions_of_moderated(submissions)])
+    versions = {*judged}
+    boards_marked([*versions, *_held_with(versions)])
 
 
-def _versions_of_moderated(submissions: QuerySet[Submission]) -> QuerySet[TaskVersion, int]:
-    moderated = Submission.objects.moderated().filter(pk__in=submissions.order_by().values("pk"))
-    tasks = moderated.order_by().values("task_version__task")
-    return TaskVersion.objects.filter(task__in=tasks).values_list("pk", flat=True)
+def _held_with(versions: Iterable[int]) -> QuerySet[TaskVersion, int]:
+    """All versions of their tasks about which staff have decided something."""
+    return decided_versions().filter(task__versions__in=versions).values_list("pk", flat=True).distinct()
 
 
 def standings_release(owner: Any) -> list[Evaluation]:

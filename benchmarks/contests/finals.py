@@ -145,6 +145,7 @@ class ContestLeader:
     score: float
     score_lo: float
     score_hi: float
+    is_contested: bool
 
     @property
     def timing_trust(self) -> str:
@@ -157,14 +158,17 @@ def leaders(contest: Contest) -> list[ContestLeader]:
     To find them the database reads every judging that counts. So they are cached until a judging ends on a device of
     the contest, somebody joins or staff decide something. Other changes are seen after `KEPT_S` at most.
     """
-    key = f"contest-leading:{contest.pk}:{_fingerprint(contest)}"
-    found: dict[int, tuple[int, float, float, float]] | None = caches["boards"].get(key)
+    key = f"contest-leaders:{contest.pk}:{_fingerprint(contest)}"
+    found: dict[int, tuple[int, float, float, float, bool]] | None = caches["boards"].get(key)
     if found is None:
         best = leading(accepted(contest), "task_version__task", "device_kind", "who")
-        found = {row.evaluation_id: (who, row.score, row.score_lo, row.score_hi) for (_, _, who), row in best.items()}
+        found = {
+            row.evaluation_id: (who, row.score, row.score_lo, row.score_hi, row.is_contested)
+            for (_, _, who), row in best.items()
+        }
         caches["boards"].set(key, found, KEPT_S)
     shown = Evaluation.objects.filter(pk__in=found, submission__moderation=Moderation.OK)
-    return [ContestLeader(who, row, *figures) for row in _readable(shown) for who, *figures in [found[row.pk]]]
+    return [ContestLeader(found[row.pk][0], row, *found[row.pk][1:]) for row in _readable(shown)]
 
 
 def _fingerprint(contest: Contest) -> str:

@@ -48,6 +48,7 @@ class ContestLine:
     url: str = ""  # of a judging that everybody may read
     trust: str = ""  # how its time is known
     entry: int = 0  # its key, once results are frozen
+    is_contested: bool = False  # as of an entry of a leaderboard, while the contest runs
 
     @property
     def counts(self) -> float:
@@ -171,7 +172,7 @@ def _so_far(contest: Contest) -> Lines:
         row = leader.evaluation
         if leader.who not in names:  # the account was deleted a moment ago
             continue
-        line = _line(names[leader.who], leader, row.submission, row)
+        line = replace(_line(names[leader.who], leader, row.submission, row), is_contested=leader.is_contested)
         found.setdefault((row.task_version.task_id, row.device_kind_id), []).append(line)
     return found
 
@@ -228,7 +229,8 @@ def _ranked(lines: Iterable[ContestLine]) -> list[ContestLine]:
     """As on every leaderboard: overlapping intervals share a rank."""
     by_name = {line.participant: line for line in lines}
     entries = [
-        Entry(name, line.score, line.score_lo, line.score_hi, line.at, line.trust) for name, line in by_name.items()
+        Entry(name, line.score, line.score_lo, line.score_hi, line.at, line.trust, line.is_contested)
+        for name, line in by_name.items()
     ]
     return [replace(by_name[name], rank=place) for name, place in rank(entries).items()]
 

@@ -174,9 +174,9 @@ def boards_of_task(task: Task) -> None:
 
 
 def _boards_write(versions: QuerySet[TaskVersion]) -> None:
-    for version in versions.order_by("pk"):
+    for version in versions.select_related("task").order_by("pk"):
         with transaction.atomic():
-            boards_marked([version.pk])
+            boards_marked(version.task.versions.values_list("pk", flat=True))
             if version.boards_due:
                 Standing.objects.filter(task_version=version).delete()  # also where nothing may stand any more
             accepted = _accepted() if version.boards_due else _accepted().filter(~_has_rows())

@@ -73,7 +73,8 @@ class Refusal(models.Model):
     """That a source was refused or held once, kept when its submission is deleted: nobody gains by trying again.
 
     With PASS as verdict it was under review. Without a verdict it was staff who refused it: they had invalidated the
-    submission, and `finished` is when they did. Of the owner, while there is one, by its tokens as well.
+    submission, and `finished` is when they did. Of the owner, while there is one, by its tokens as well. `deleted` is
+    None in rows that are older than this column.
     """
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
@@ -87,6 +88,7 @@ class Refusal(models.Model):
     ruleset = models.ForeignKey(RuleSet, on_delete=models.CASCADE, related_name="+")
     verdict = models.CharField(max_length=20, choices=VERDICT_CHOICES, blank=True)
     finished = models.DateTimeField()
+    deleted = models.DateTimeField(null=True, editable=False)
 
     class Meta:
         ordering: ClassVar = ["finished", "pk"]

@@ -74,6 +74,13 @@ def test_an_interval_counts_up_to_the_width_that_one_judging_may_have():
     assert rank([*others, entry("wide", 1.7, 1.5)]) == {"b": 1, "c": 2, "wide": 3, "d": 4}
 
 
+def test_a_contested_entry_shares_the_rank_of_no_better_one_by_its_interval():
+    wide = Entry("wide", 1.86, 1.48, 2.32, START)
+    better = entry("better", 2.0, 0.03, minute=5)
+    assert rank([better, wide]) == {"wide": 1, "better": 1}
+    assert rank([better, replace(wide, is_contested=True)]) == {"better": 1, "wide": 2}
+
+
 def test_only_who_reaches_its_score_shares_the_rank_of_a_contested_entry():
     contested = replace(entry("contested", 2.0), is_contested=True)
     assert rank([contested, entry("b", 1.95), entry("c", 1.85)]) == {"contested": 1, "b": 1, "c": 3}

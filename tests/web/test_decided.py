@@ -142,6 +142,25 @@ def test_who_was_public_before_a_copy_was_invalidated_stands_under_new_rules(sta
     assert not row.under_review, row.review_reason
 
 
+def test_who_was_public_before_an_invalidation_enters_the_program_anew_only_when_it_is_confirmed(staff: User) -> None:
+    """Whoever was public first where the program does no harm could enter it later where it cheats."""
+    first = enter("other", replayed(1.2), SAME)
+    cheat = on_h100("cheat", replayed(9.0))
+    decisions.decide(cheat.submission, ActionKind.INVALIDATE, by=staff, reason="reads the answer")
+    assert not row_on(first).under_review
+    new = on_h100("other", replayed(9.0))
+    assert row_on(new).under_review
+    decisions.decide(new.submission, ActionKind.CONFIRM, by=staff, reason="looked at it")
+    assert row_on(new).rank == 1
+
+
+def test_a_copy_that_is_hidden_holds_no_other_entry_of_the_program(staff: User) -> None:
+    enter("honest", replayed(2.0), SAME)
+    copy = enter("copies", replayed(2.0), SAME)
+    decisions.decide(copy.submission, ActionKind.HIDE, by=staff, reason="a copy")
+    assert row_on(on_h100("honest", replayed(2.0))).rank == 1
+
+
 @pytest.mark.parametrize("confirmed", [False, True])
 def test_an_invalidated_copy_takes_nobody_out_of_a_contest(staff: User, *, confirmed: bool) -> None:
     honest, eve = factories.user("honest"), factories.user("eve")

@@ -49,6 +49,35 @@ def test_deleting_what_connects_an_entry_with_a_refused_text_ends_no_review(gone
     assert not by("olga").under_review
 
 
+@pytest.mark.parametrize("when", ["before they were connected", "after that"])
+def test_deleting_a_refused_text_ends_no_review_by_an_earlier_confirmation_of_the_entry(when: str, staff: User) -> None:
+    """While the refused text is there, only what staff say of that settles it."""
+    compiled(private("olga", wrong(), "int x;"), "a" * 64)
+    entry = compiled(enter("olga", replayed(1.90), "\n\nint y;"), "b" * 64)
+    if when == "after that":
+        compiled(private("olga", replayed(1.80), "int y;"), "a" * 64)
+    decisions.decide(entry.submission, ActionKind.CONFIRM, by=staff, reason="looked at it")
+    if when == "before they were connected":
+        compiled(private("olga", replayed(1.80), "int y;"), "a" * 64)
+    assert by("olga").under_review
+    delete("int x;")
+    assert by("olga").under_review
+    decisions.decide(entry.submission, ActionKind.CONFIRM, by=staff, reason="looked at it again")
+    before = rows()
+    assert not by("olga").under_review
+    assert before == written_anew([factories.gpu_kind()])
+
+
+def test_what_had_settled_a_refused_text_holds_on_when_it_is_deleted(staff: User) -> None:
+    bad = compiled(enter("olga", wrong(), "int x;"), "a" * 64)
+    compiled(private("olga", replayed(1.80), "int y;"), "a" * 64)
+    compiled(enter("olga", replayed(1.90), "\n\nint y;"), "b" * 64)
+    decisions.decide(bad.submission, ActionKind.CONFIRM, by=staff, reason="the machine was at fault")
+    assert not by("olga").under_review
+    delete("int x;")
+    assert not by("olga").under_review
+
+
 def test_deleting_what_did_not_compile_and_connects_an_entry_with_a_refused_text_ends_no_review() -> None:
     """Its code is known if it does not compile where it is loaded."""
     compiled(private("olga", wrong(), "int x;"), "a" * 64)

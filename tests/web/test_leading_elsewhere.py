@@ -2,6 +2,8 @@
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from benchmarks.contests import finals, results
 from benchmarks.models import Contest, Evaluation, KernelRequest
@@ -13,7 +15,7 @@ from . import contests, factories
 from .test_bounds import enter, replayed
 from .test_connected import wrong
 from .test_judged_again import examined, posted, version_of
-from .test_timing_revisions import SAME, by
+from .test_timing_revisions import SAME, by, hidden, on
 
 
 @pytest.fixture
@@ -26,9 +28,9 @@ def contest() -> Contest:
     return contests.running_with(factories.user("eve"), factories.user("olga"), device_kinds=[factories.gpu_kind()])
 
 
-def answer(request: KernelRequest, name: str, report: object) -> Evaluation:
+def answer(request: KernelRequest, name: str, report: object, text: str = "") -> Evaluation:
     owner, version = User.objects.filter(username=name).first() or factories.user(name), version_of(request)
-    return factories.judged_on_gpu(report, owner=owner, version=version, text=f"// {name}\n")
+    return factories.judged_on_gpu(report, owner=owner, version=version, text=text or f"// {name}\n")
 
 
 def best_answers(request: KernelRequest) -> list[Evaluation]:
@@ -91,3 +93,24 @@ def test_programs_in_question_take_no_place_of_the_finals(contest: Contest) -> N
         doubtful.append(enter("eve", replayed(9.0 - number), f"int x{number};"))
     chosen = [item for *_, item in finals.best_entries(contest, 2)]
     assert chosen == [*sound[:2], *doubtful[:2]]
+
+
+def test_a_contested_entry_leads_no_running_contest_by_its_interval(contest: Contest) -> None:
+    enter("eve", on(replayed(2.3), "2.11"), SAME)
+    hidden("other", on(replayed(1.5), "2.11"))
+    enter("olga", replayed(2.0))
+    [board] = results.boards(contest)
+    assert [(line.participant, line.rank) for line in board.lines] == [("olga", 1), ("eve", 2)]
+
+
+def test_answers_in_question_cost_no_queries_each(request_made: KernelRequest) -> None:
+    """Whoever makes many programs that are refused at another time made each view of the request's page dear."""
+    honest, asked = answer(request_made, "olga", replayed(1.2)), []
+    for count in (8, 16):
+        for number in range(count):
+            for report in (wrong(), replayed(9.0), replayed(1.5 + number / 100)):
+                answer(request_made, "eve", report, f"int x{count}_{number};")
+        with CaptureQueriesContext(connection) as found:
+            assert best_answers(request_made) == [honest]
+        asked.append(len(found))
+    assert asked[1] < asked[0] + 16, asked

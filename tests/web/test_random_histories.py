@@ -5,6 +5,7 @@ A row that depended on what was judged, shown, deleted or decided first could be
 
 import random
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from django.utils import timezone
 from benchmarks.accounts import ownership
 from benchmarks.boards import standings
 from benchmarks.harness import Source, Verdict, source_key, timing_revision
-from benchmarks.models import CodeBlob, DeviceKind, Evaluation, Method, RuleSet, Standing, Submission
+from benchmarks.models import CodeBlob, DeviceKind, Evaluation, Method, RuleSet, Standing, Submission, TaskVersion
 from benchmarks.moderation import decisions
 from benchmarks.states import ActionKind, EvaluationReason, Priority, State, Visibility
 
@@ -31,21 +32,25 @@ REASONS = (*(EvaluationReason.INITIAL,) * 8, EvaluationReason.REJUDGE, Evaluatio
 
 @dataclass
 class Site:
-    """What happens on a site with few people, few programs and two boards of a task."""
+    """What happens on a site with few people, few programs and four boards of two versions of a task."""
 
     chance: random.Random
     people: list[User]
     staff: User
     methods: list[Method]
     kinds: list[DeviceKind]
+    versions: list[TaskVersion]
+    often: tuple[int, ...] = (12, 2, 4, 2, 5, 1)
     ruleset: RuleSet = field(default_factory=lambda: RuleSet.objects.get(name="rk-2"))
 
     def act(self) -> str:
-        acts = {self.judge: 12, self.show: 4, self.delete: 2, self.decide: 5, self.leave: 1}
+        acts = dict(
+            zip((self.judge, self.compile, self.show, self.delete, self.decide, self.leave), self.often, strict=True)
+        )
         submissions = list(Submission.objects.order_by("pk"))
         act = self.chance.choices(list(acts), list(acts.values()))[0] if submissions else self.judge
         try:
-            return str(act() if act in (self.judge, self.leave) else act(self.chance.choice(submissions)))
+            return str(act() if act in (self.judge, self.compile, self.leave) else act(self.chance.choice(submissions)))
         except (ownership.Refused, decisions.Refused) as error:
             return f"refused: {error}"
 
@@ -55,19 +60,35 @@ class Site:
         row = self.chance.choice(waiting) if waiting and self.chance.random() < 0.5 else self._queued()
         if self.chance.random() < 0.2:
             return f"{row.submission.owner} waits"
-        keys = ("", "a" * 64, "b" * 64, row.submission.blob_id)
-        ending = {"state": State.DONE, "finished": timezone.now(), "object_key": self.chance.choice(keys)}
+        ending = {"state": State.DONE, "finished": timezone.now(), "object_key": self._code(row)}
         Evaluation.objects.filter(pk=row.pk).update(**ending, **self._ending())
         stored = Evaluation.objects.select_related("submission__method", "task_version__task", "device_kind")
         row = stored.get(pk=row.pk)
         standings.standings_update(row)
         return f"{row.submission.owner} {row.submission.visibility} {row.verdict} {row.score}"
 
+    def compile(self) -> str:
+        """Its code is known before it is judged, and some are cancelled then."""
+        row = self._queued()
+        code = self._code(row)
+        is_cancelled = self.chance.random() < 0.5
+        ending = {"state": State.CANCELLED, "finished": timezone.now()} if is_cancelled else {}
+        Evaluation.objects.filter(pk=row.pk).update(object_key=code)
+        stored = Evaluation.objects.select_related("submission__method", "task_version__task", "device_kind")
+        standings.decision_follows(stored.get(pk=row.pk))
+        Evaluation.objects.filter(pk=row.pk).update(**ending)
+        return f"{row.submission.owner} compiled {code[:1]} {ending.get('state', '')}"
+
+    def _code(self, row: Evaluation) -> str:
+        """Some is compiled to the same on all devices, most is not."""
+        on_device = f"{self.kinds.index(row.device_kind)}"
+        return self.chance.choice(("", "a" * 64, on_device * 64, on_device * 64, row.submission.blob_id))
+
     def _queued(self) -> Evaluation:
         submission, now = self._submission(), timezone.now()
         return Evaluation.objects.create(
             submission=submission,
-            task_version=submission.task_version,
+            task_version=self.chance.choice(self.versions),
             device_kind=self.chance.choice(self.kinds),
             ruleset=self.ruleset,
             queued=now,
@@ -147,13 +168,13 @@ def rows() -> dict[tuple[Any, ...], dict[str, Any]]:
     """All figures of all rows, by board and holder."""
     columns = [item.attname for item in Standing._meta.concrete_fields if item.name != "id"]
     named = Standing.objects.values(*columns)
-    return {(row["device_kind_id"], row["holder"]): row for row in named}
+    return {(row["task_version_id"], row["device_kind_id"], row["holder"]): row for row in named}
 
 
 def written_anew(kinds: list[DeviceKind]) -> dict[tuple[Any, ...], dict[str, Any]]:
     Standing.objects.all().delete()  # or rows of holders that have nothing on a board any more would stay
-    for kind in kinds:
-        accepted = Evaluation.objects.full().filter(verdict=Verdict.PASS, device_kind=kind)
+    for version, kind in product(TaskVersion.objects.filter(task=factories.version().task_id), kinds):
+        accepted = Evaluation.objects.full().filter(verdict=Verdict.PASS, device_kind=kind, task_version=version)
         if found := list(accepted.select_related("submission__method", "task_version__task")):
             standings.board_renew(found)
     return rows()
@@ -165,7 +186,24 @@ def test_rows_do_not_depend_on_what_happened_first(seed: int) -> None:
     methods = [Method.objects.get(slug="human")] * 3 + [Method.objects.create(slug="agent-x", title="X", kind="agent")]
     people = [factories.user(f"person{number}") for number in range(chance.choice((2, 3, 5)))]
     kinds = [factories.gpu_kind(), DeviceKind.objects.create(slug="other-gpu", title="Other", device_class="cuda")]
-    site, history = Site(chance, people, factories.user("sam"), methods, kinds), []
+    version = factories.version()
+    earlier_one = {"number": 99, "content_sha256": "f" * 64, "definition": version.definition, "reference_source": ""}
+    versions = [version, version, TaskVersion.objects.create(task=version.task, status="retired", **earlier_one)]
+    site, history = Site(chance, people, factories.user("sam"), methods, kinds, versions), []
+    for _ in range(STEPS):
+        history.append(site.act())
+        before = rows()
+        assert before == written_anew(kinds), history
+
+
+@pytest.mark.parametrize("seed", [1, 108])  # 108 invalidates before a judging connects two programs
+def test_decisions_reach_the_same_rows_whatever_connects_programs_first(seed: int) -> None:
+    """Of few programs most are compiled to other code on each device, and staff invalidate many of them."""
+    chance = random.Random(seed)
+    methods, people = [Method.objects.get(slug="human")], [factories.user("ann"), factories.user("ben")]
+    kinds = [factories.gpu_kind(), DeviceKind.objects.create(slug="other-gpu", title="Other", device_class="cuda")]
+    site = Site(chance, people, factories.user("sam"), methods, kinds, [factories.version()], (16, 1, 0, 1, 3, 0))
+    history = []
     for _ in range(STEPS):
         history.append(site.act())
         before = rows()

@@ -318,9 +318,9 @@ def test_what_is_settled_of_one_text_is_worked_out_once_for_all_its_holders(monk
     made = []
 
     class Counted(settled.SameCode):
-        def __init__(self, *args: Any) -> None:
+        def __init__(self, *args: Any, **on_task: Any) -> None:
             made.append(self)
-            super().__init__(*args)
+            super().__init__(*args, **on_task)
 
     for name in range(8):
         last = enter(f"holder{name}", replayed(2.0), SAME)

@@ -1,9 +1,11 @@
 """Upgrades while processes of the version before still run, and boards that `prepare` writes anew."""
 
+import uuid
 from importlib import import_module
 
 import pytest
 from django.apps import apps
+from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.db.migrations import DeleteModel, RemoveField, RenameField, RenameModel
 from django.db.migrations.loader import MigrationLoader
@@ -11,8 +13,9 @@ from django.utils import timezone
 
 from benchmarks.accounts import ownership
 from benchmarks.judgings.recording import boards_complete
-from benchmarks.models import Evaluation, Method, Standing
-from benchmarks.states import Origin
+from benchmarks.models import Evaluation, Method, Standing, TaskVersion
+from benchmarks.moderation import decisions
+from benchmarks.states import ActionKind, Origin
 
 from . import factories
 from .test_bounds import enter, found, replayed
@@ -76,6 +79,34 @@ def test_boards_are_written_anew_if_private_judgings_may_contradict_each_other()
     import_module("benchmarks.migrations.0044_contested_entries").mark(apps, None)
     boards_complete()
     assert by("olga").under_review
+
+
+def test_boards_are_written_anew_if_an_account_that_has_gone_left_many_programs() -> None:
+    item = enter("left", replayed(2.0), "int x;")
+    for _ in range(60):
+        item.pk, item.code = None, uuid.uuid4()
+        item.save()
+    assert _marked() == set()
+    ownership.account_delete(User.objects.get(username="left"), keep_submissions=True)
+    assert _marked() == {item.task_version_id}
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_all_boards_of_a_task_are_written_anew_if_staff_have_decided_something_about_it(
+    staff: User, deleted: bool
+) -> None:
+    version = enter("cheat", replayed(9.0), SAME).task_version
+    columns = {"number": 99, "content_sha256": "f" * 64, "definition": version.definition, "reference_source": ""}
+    other = TaskVersion.objects.create(task=version.task, status="retired", **columns)
+    decisions.decide(by("cheat").evaluation.submission, ActionKind.INVALIDATE, by=staff, reason="reads the answer")
+    if deleted:
+        ownership.account_delete(User.objects.get(username="cheat"), keep_submissions=False)
+    assert _marked() == {version.pk, other.pk}
+
+
+def _marked() -> set[int]:
+    import_module("benchmarks.migrations.0055_boards_of_decisions").mark(apps, None)
+    return set(TaskVersion.objects.filter(boards_due=True).values_list("pk", flat=True))
 
 
 def test_rows_that_were_lost_when_accounts_left_are_written() -> None:
