@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -196,6 +197,61 @@ def test_a_sandbox_with_too_many_names_is_ended_at_once(root: Path, way: str, fo
 def test_a_sandbox_with_many_names_is_left_alone(root: Path) -> None:
     code = "import os, time\nfor name in range(15_000): os.symlink('x', f'/tmp/{name}')\ntime.sleep(0.5)\nprint('done')"
     child = isolation.spawn([sys.executable, "-I", "-c", code], ROOM, root / "log", filter_program=builder_program())
+    try:
+        assert (child.wait(30), child.log_tail(1000)) == (0, "done\n")
+    finally:
+        child.kill()
+
+
+# Each mapping takes 200 bytes of the kernel's memory and more, and no page.
+MAPPINGS = f"""{LIBC}
+import time
+for _ in range(4):
+    os.fork()
+for number in range(60_000):
+    libc.mmap(None, ctypes.c_size_t(4096), number % 2, 0x22, -1, ctypes.c_long(0))
+time.sleep(30)
+"""
+# A mapping keeps a file open that has no descriptor any more. A machine has so many open files in all (fs.file-max).
+FILES = f"""{LIBC}
+import time
+open("/tmp/file", "wb").write(bytes(4096))
+for _ in range({{forks}}):
+    os.fork()
+for _ in range({{files}}):
+    fd = os.open("/tmp/file", os.O_RDONLY)
+    libc.mmap(None, ctypes.c_size_t(4096), 1, 1, fd, ctypes.c_long(0))
+    os.close(fd)
+time.sleep({{seconds}})
+print("done")
+"""
+
+
+@pytest.mark.parametrize(
+    ("who", "text"),
+    [
+        ("builder", FILES.format(forks=0, files=40_000, seconds=30)),
+        ("builder", FILES.format(forks=4, files=3_000, seconds=30)),
+        ("candidate", FILES.format(forks=0, files=40_000, seconds=30)),
+        ("builder", MAPPINGS),
+    ],
+    ids=["files of a builder", "files of many processes", "files of a candidate", "memory of many processes"],
+)
+def test_a_sandbox_with_too_many_mappings_is_ended_at_once(root: Path, who: str, text: str) -> None:
+    room, program = replace(ROOM, memory_bytes=1 << 30), builder_program()
+    if who == "candidate":
+        text, room, program = install(text), candidate_room(), b""
+    child = isolation.spawn([sys.executable, "-I", "-c", text], room, root / "log", filter_program=program)
+    try:
+        ended = child.wait(20)
+    finally:
+        child.kill()
+    assert (ended, "more than 20000 mappings" in child.log_tail(1000)) == (-signal.SIGKILL, True)
+
+
+def test_a_sandbox_with_many_open_files_is_left_alone(root: Path) -> None:
+    text = FILES.format(forks=0, files=15_000, seconds=0.5)
+    child = isolation.spawn([sys.executable, "-I", "-c", text], ROOM, root / "log", filter_program=builder_program())
     try:
         assert (child.wait(30), child.log_tail(1000)) == (0, "done\n")
     finally:
