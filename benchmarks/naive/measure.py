@@ -24,7 +24,6 @@ from ..harness import (
     TaskSpec,
     TensorArgument,
     Watcher,
-    builder_program,
     candidate_program,
     child_code,
     demand_isolation,
@@ -63,7 +62,7 @@ def opinion(task: TaskSpec, binary: Path, rules: Rules, paths: Paths, *, device:
         room = _room(task, binary, rules)
         plan = _plan(task, binary, CPU, CPU, candidate_program())
         with host_build_lock("naive", Watcher(), kind="naive"):  # never beside a timing that counts
-            return _asked(room, plan, builder_program(), _TIMEOUT_S, paths)  # the reference may be a stranger's file
+            return _asked(room, plan, b"", _TIMEOUT_S, paths)  # what is loaded before its own filter is ours
     room = _room(task, binary, rules)
     environment = {**room.environment, "TRITON_CACHE_DIR": "/tmp/triton", "USER": "kbench"}  # noqa: S108 - its own tmpfs
     room = replace(room, environment=environment, cpu_s=int(4 * _GPU_TIMEOUT_S))

@@ -39,9 +39,9 @@ def main() -> None:
     from benchmarks.harness.child.modules import loaded_build
 
     torch.manual_seed(_SEED)
-    reference = load_module(Path(plan["reference"]), "reference")
     if plan["filter"]:
         install_filter(base64.b64decode(plan["filter"]))
+    reference = load_module(Path(plan["reference"]), "reference")
     submission = loaded_build(plan["binary"])
     agrees, speedups = True, []
     # all inputs first: each keeps its place in memory, so that the answer does not change from run to run

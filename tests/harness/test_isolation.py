@@ -343,12 +343,46 @@ def test_a_call_that_nobody_has_listed_does_not_exist_for_a_candidate_or_a_build
         "294, 0",  # inotify_init1
         "300, 0, 0",  # fanotify_init
         "444, ctypes.create_string_buffer(8), 8, 0",  # landlock_create_ruleset
+        "237, None, 0, 0, None, 0, 0",  # mbind
+        "317, 1, 0, None",  # seccomp
+        "291, 0",  # epoll_create1
+        "54, 1, 1, 26, None, 0",  # setsockopt SO_ATTACH_FILTER
         "162",  # sync
     ],
 )
 def test_no_builder_gets_what_no_limit_of_its_own_counts(run: Run, arguments: str) -> None:
     tried = f"{SYSCALLS}print(call({arguments}), ctypes.get_errno() in ({errno.EPERM}, {errno.ENOSYS}))"
     assert run(tried, program=builder_program()) == (0, "-1 True\n")
+
+
+# The commands of calls that are many in one: number of the call, arguments before the command, all that are looked at.
+COMMANDS = {
+    "fcntl": (72, "-1", range(1100)),
+    "ioctl": (16, "-1", (*range(0x5400, 0x5500), *range(0x8900, 0x8A00), 0x40049409, 0x802C542A)),
+    "prctl": (157, "", (*range(100), 0x53564D41, 0x59616D61)),
+    "madvise": (28, "None, 0", range(128)),
+    "close_range": (436, "9998, 9999", range(8)),
+}
+ALLOWED_COMMANDS = {
+    "fcntl": [0, 1, 2, 3, 4, 1030, 1032, 1033, 1034],
+    "ioctl": [0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451, 0x40049409, 0x802C542A],
+    "prctl": [2, 3, 15, 16, 21, 23, 29, 30, 38, 39, 41, 42, 51, 64],
+    "madvise": [0, 1, 2, 3, 4, 9, 10, 11, 15, 16, 17, 18, 19, 22, 23, 102, 103],
+    "close_range": [0, 4],
+}
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of x86-64")
+@pytest.mark.parametrize("name", COMMANDS)
+def test_of_calls_that_are_many_in_one_only_listed_ones_are_there(run: Run, name: str) -> None:
+    """Locks of files, leases, watches and filters stay with a file or a process, and no limit counts them."""
+    number, before, commands = COMMANDS[name]
+    given = ", ".join(filter(None, (str(number), before, "command")))
+    refused = f"call({given}, 0, 0, 0) == -1 and ctypes.get_errno() == {errno.EPERM}"
+    tried = f"{SYSCALLS}print([command for command in {list(commands)} if not ({refused})])"
+    more = {"prctl": [1, 36], "madvise": [8, 14]}.get(name, [])
+    assert literal_eval(run(install(tried), candidate_room())[1]) == ALLOWED_COMMANDS[name]
+    assert literal_eval(run(tried, program=builder_program())[1]) == sorted([*ALLOWED_COMMANDS[name], *more])
 
 
 def test_the_numbers_of_system_calls_are_those_of_the_kernels_headers() -> None:
@@ -392,6 +426,21 @@ def test_a_compiler_starts_processes_in_no_namespace_of_their_own(run: Run, flag
 def test_what_honest_kernels_ask_of_the_same_calls_is_allowed(run: Run) -> None:
     code = "import fcntl, os, signal; fcntl.fcntl(1, fcntl.F_GETFD); os.kill(os.getpid(), 0); print('ran')"
     assert run(install(code), candidate_room()) == (0, "ran\n")
+
+
+def test_what_honest_builds_ask_of_the_same_calls_is_allowed(run: Run) -> None:
+    """Programs with pipes that end with their parent, locks of caches, copies, and numpy, which places its memory."""
+    code = """
+import ctypes, fcntl, os, selectors, shutil, subprocess
+import numpy
+start = lambda: ctypes.CDLL(None).prctl(1, 9) and os._exit(1)
+done = subprocess.run(["/bin/cat"], input=b"read", capture_output=True, preexec_fn=start, check=True)
+fcntl.flock(open("/tmp/lock", "w"), fcntl.LOCK_EX)
+shutil.copyfile("/tmp/lock", "/tmp/copy")
+selectors.DefaultSelector().register(os.pipe()[0], selectors.EVENT_READ)
+print(done.stdout, numpy.ones((600, 600)).dot(numpy.ones((600, 600))).sum())
+"""
+    assert run(code, program=builder_program()) == (0, "b'read' 216000000.0\n")
 
 
 def test_hostile_output_is_made_visible(run: Run) -> None:

@@ -1,11 +1,13 @@
-"""Bounds how many processes, threads and names of files a sandbox has at a time, where the system's kernel does not.
+"""Bounds how many processes, threads, names of files and mappings a sandbox has, where the system's kernel does not.
 
 Linux counts a user's processes for each user namespace, so a limit that is set inside bubblewrap holds for one sandbox
 (`isolation.py`); but it holds for nobody whom the machine knows as root, and without bubblewrap it counts whatever else
 the user runs. Of a folder in memory it counts the pages of files, and bubblewrap sets no limit of their number: a
-symbolic link takes a kilobyte of the kernel's memory and no page. So a process beside the supervisor counts twenty
-times a second and ends what has too many: `watch` starts it, and this file is also its script. Standard library only.
-Not covered: what is started or made in between, and names without bubblewrap.
+symbolic link takes a kilobyte of the kernel's memory and no page. And a mapping takes some of that memory and keeps a
+file open that has no descriptor any more, of which a machine has so many in all: Linux limits mappings for each process
+alone. So a process beside the supervisor counts twenty times a second and ends what has too many: `watch` starts it,
+and this file is also its script. Standard library only. Not covered: what is started or made in between, and names
+without bubblewrap.
 """
 
 import functools
@@ -18,7 +20,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +28,9 @@ from pathlib import Path
 _POLL_S = 0.05
 _LOOK_AT_LEAST_S = 1.0  # at every sandbox, however little has changed on the machine
 _NEW_TASKS = 32  # on the machine since the last look; fewer cannot be what it is for
+# The same of open files and of memory that Linux keeps: to count mappings disturbs whoever has them
+_NEW_FILES = 5_000
+_NEW_KERNEL_KB = 32 << 10
 _ROUNDS_MAX = 1000  # of ending a tree that grows meanwhile
 _FOLDERS_IN_MEMORY = ("/tmp", "/dev/shm")  # noqa: S108 - of the sandboxes
 _LINE_MAX_BYTES = 4096  # so much is written at once, whoever else writes
@@ -40,16 +45,21 @@ class _Crowd:
     pidfd: int
     tasks: int | None
     names: int | None
+    mappings: int | None
     log: Path
     folders: tuple[str, ...] = ()  # in memory, once they are known
 
 
-def watch(pid: int, log: Path, *, tasks: int | None = None, names: int | None = None) -> None:
+def watch(
+    pid: int, log: Path, *, tasks: int | None = None, names: int | None = None, mappings: int | None = None
+) -> None:
     """From now on the process and all that it starts end once they are more than `tasks`; `log` then says so.
 
-    So they do with more than `names` in one of the folders that they have in memory.
+    So they do with more than `names` in one of the folders that they have in memory, or with more than `mappings`
+    together while the machine's open files or the memory of its kernel become more.
     """
-    line = json.dumps({"pid": pid, "tasks": tasks, "names": names, "log": str(log)}).encode() + b"\n"
+    order = {"pid": pid, "tasks": tasks, "names": names, "mappings": mappings, "log": str(log)}
+    line = json.dumps(order).encode() + b"\n"
     if len(line) > _LINE_MAX_BYTES:
         raise ValueError(f"the path of the log is too long: {log}")
     with _one_thread:
@@ -86,6 +96,18 @@ def tasks_below(pid: int, limit: int) -> int:
     for item in tree_of(pid):
         with suppress(OSError):
             count += os.stat(f"/proc/{item}/task").st_nlink - 2
+        if count > limit:
+            break
+    return count
+
+
+def mappings_below(pid: int, limit: int) -> int:
+    """Of all processes from `pid` on; counted up to `limit` and a little more."""
+    count = 0
+    for item in tree_of(pid):
+        with suppress(OSError), open(f"/proc/{item}/maps", "rb", buffering=0) as file:
+            while count <= limit and (part := file.read(1 << 16)):
+                count += part.count(b"\n")
         if count > limit:
             break
     return count
@@ -191,7 +213,9 @@ def _main() -> None:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
         os.setpriority(os.PRIO_PROCESS, 0, -10)
     watched: dict[int, _Crowd] = {}
-    lines, looked_s, least = b"", 0.0, 0
+    lines, looked_s = b"", 0.0
+    tasks = _Growth(_tasks_of_the_machine, _NEW_TASKS)
+    mapped = [_Growth(_files_of_the_machine, _NEW_FILES), _Growth(_kernel_memory_kb, _NEW_KERNEL_KB)]
     orders = _readable(0)
     while True:
         if orders.poll(_POLL_S * 1000 if watched else None):
@@ -200,26 +224,25 @@ def _main() -> None:
                 return
             *whole, lines = (lines + data).split(b"\n")
             watched |= {item.pidfd: item for item in map(_registered, whole) if item is not None}
-        tasks, now_s = _tasks_of_the_machine(), time.monotonic()
-        least = min(least, tasks)
-        is_crowded = tasks - least >= _NEW_TASKS or now_s - looked_s >= _LOOK_AT_LEAST_S
-        _look(watched, at_tasks=is_crowded)
+        now_s = time.monotonic()
+        is_crowded = tasks.is_seen() or now_s - looked_s >= _LOOK_AT_LEAST_S
+        _look(watched, at_tasks=is_crowded, at_mappings=any(growth.is_seen() for growth in mapped))
         if is_crowded:
-            looked_s, least = now_s, tasks
+            looked_s = now_s
 
 
 def _registered(line: bytes) -> _Crowd | None:
     data = json.loads(line)
     try:
-        return _Crowd(data["pid"], os.pidfd_open(data["pid"]), data["tasks"], data["names"], Path(data["log"]))
+        return _Crowd(**(data | {"pidfd": os.pidfd_open(data["pid"]), "log": Path(data["log"])}))
     except ProcessLookupError:
         return None
 
 
-def _look(watched: dict[int, _Crowd], *, at_tasks: bool) -> None:
+def _look(watched: dict[int, _Crowd], *, at_tasks: bool, at_mappings: bool) -> None:
     for item in list(watched.values()):
         is_gone = bool(_readable(item.pidfd).poll(0))
-        why = "" if is_gone else _too_many(item, at_tasks=at_tasks)
+        why = "" if is_gone else _too_many(item, at_tasks=at_tasks, at_mappings=at_mappings)
         if why:
             _end(item, why)
         if is_gone or why:
@@ -227,7 +250,7 @@ def _look(watched: dict[int, _Crowd], *, at_tasks: bool) -> None:
             del watched[item.pidfd]
 
 
-def _too_many(item: _Crowd, *, at_tasks: bool) -> str:
+def _too_many(item: _Crowd, *, at_tasks: bool, at_mappings: bool) -> str:
     """What a sandbox has too many of."""
     if item.names is not None and not item.folders:
         item.folders = folders_in_memory(item.pid)
@@ -235,6 +258,8 @@ def _too_many(item: _Crowd, *, at_tasks: bool) -> str:
         return f"{item.names} names in a folder"
     if at_tasks and item.tasks is not None and tasks_below(item.pid, item.tasks) > item.tasks:
         return f"{item.tasks} processes and threads"
+    if at_mappings and item.mappings is not None and mappings_below(item.pid, item.mappings) > item.mappings:
+        return f"{item.mappings} mappings of memory"
     return ""
 
 
@@ -244,12 +269,45 @@ def _readable(fd: int) -> select.poll:
     return poll
 
 
+@dataclass
+class _Growth:
+    """A number of the machine that is cheap to read and grows with any sandbox."""
+
+    read: Callable[[], int]
+    step: int
+    least: int = 0  # since growth was seen last
+
+    def is_seen(self) -> bool:
+        """Whether it has become larger by `step` since it was seen to grow last, or was least since then."""
+        now = self.read()
+        is_larger = now - self.least >= self.step
+        self.least = now if is_larger else min(self.least, now)
+        return is_larger
+
+
 def _tasks_of_the_machine() -> int:
-    """Cheap to read, and growing with any sandbox; 0 where the system does not tell."""
+    """0 where the system does not tell."""
     try:
         return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
     except (OSError, ValueError, IndexError):
         return 0
+
+
+def _files_of_the_machine() -> int:
+    """Those that are open, with or without a descriptor; 0 where the system does not tell."""
+    try:
+        return int(Path("/proc/sys/fs/file-nr").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _kernel_memory_kb() -> int:
+    """What it cannot give back, such as mappings; 0 where the system does not tell."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("SUnreclaim:")), 0)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 A `Room` says what a child may see and use; `spawn` starts it there. Without bubblewrap the same limits, filter and
 empty environment apply, but the child sees the machine's files and network: `Isolation.strong` is False then. The
 number of processes and threads is limited by Linux, or counted (`crowd.py`) where its limit does not hold, as names of
-files are. All memory of a sandbox together is limited where it can have a control group (`groups.py`), and nowhere
-else: a build may use `memory_bytes` in each of its processes.
+files and mappings are. All memory of a sandbox together is limited where it can have a control group (`groups.py`), and
+nowhere else: a build may use `memory_bytes` in each of its processes.
 """
 
 import base64
@@ -54,6 +54,7 @@ _DEVICE_LINKS = {
 # An examination with torch.compile needs 8, and numpy starts a thread for each core in every process of Python
 TASKS_MAX = 256 + 4 * (os.cpu_count() or 1)
 _NAMES_MAX = 20_000  # in one folder in memory: each takes a kilobyte of the kernel's, and ending it takes time
+_MAPPINGS_MAX = 20_000  # of all processes together, without a GPU's driver; a process with torch has 500
 _STACK_BYTES = 64 << 20
 _KILL_WAIT_S = 30.0  # a driver first ends what the process left on a GPU
 # Python ignores its own variables in isolated mode, so a child looks at ours
@@ -296,7 +297,8 @@ def spawn(
     if strong and filter_program and seccomp.supported():
         os.close(fds[-1])
     counted = not is_limited and not (group and group.limits_tasks)
-    watch(process.pid, log, tasks=room.tasks if counted else None, names=_NAMES_MAX if strong else None)
+    names, mappings = _NAMES_MAX if strong else None, None if room.devices else _MAPPINGS_MAX
+    watch(process.pid, log, tasks=room.tasks if counted else None, names=names, mappings=mappings)
     return Child(process, log, wrapped=strong, group=group)
 
 

@@ -3,8 +3,9 @@
 Profiles: `builder` (compilers and trusted children: they may start processes), `gpu` (the same for children that open
 a GPU) and `candidate` (one process that may start threads and nothing else). What is denied kills the process where an
 honest kernel never asks, and answers EPERM where a library might. Builders, and candidates on a processor, may make the
-calls of a list alone; any other does not exist for them. Covered: x86-64 and aarch64. Not covered: arguments behind
-pointers, and calls of a process with a GPU's driver that are in no list here.
+calls of a list alone; any other does not exist for them. Of calls that are many in one, such as fcntl, they may give
+the commands of a list alone. Covered: x86-64 and aarch64. Not covered: arguments behind pointers, and calls and
+commands of a process with a GPU's driver that are in no list here.
 """
 
 import errno
@@ -17,6 +18,7 @@ from .system_calls import ALLOWED, BUILDING, NUMBERS, OTHERS
 
 _LOAD_WORD, _JUMP_EQUAL, _JUMP_SET, _RETURN = 0x20, 0x15, 0x45, 0x06
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+_REFUSE = _ERRNO | errno.EPERM
 _OFFSET_NUMBER, _OFFSET_ARCH, _OFFSET_ARGUMENT = 0, 4, 16
 _CLONE_VFORK = 0x00004000
 _CLONE_OF_A_THREAD = (0x00010000, 0x00000400, 0x00000200)  # CLONE_THREAD, CLONE_FILES, CLONE_FS: all that is shared
@@ -24,9 +26,6 @@ _CLONE_INTO_A_NAMESPACE = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, 
 _SIGCONT = 18
 _LOCAL = 1  # AF_UNIX
 _X32_BIT = 0x40000000
-_MERGEABLE = 12
-# MADV_FREE, HUGEPAGE, COLD, PAGEOUT, COLLAPSE: they take off the marks of touched pages, or make one mark of many
-_UNMARKING = (8, 14, 20, 21, 25)
 
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
@@ -87,8 +86,17 @@ _ASKED_BY_LIBRARIES = [
 _RIGHTS = [name for name in OTHERS if "chmod" in name or "chown" in name or "xattr" in name]
 # Whatever can have a signal or a piece of work come later, when the process has been stopped.
 _WAKE_UPS = ["timer_create", "timer_settime", "setitimer", "alarm", "mq_notify", "io_submit"]
-# The same where an argument decides: name: (which argument, the values that are refused).
-_WAKE_UP_ARGUMENTS: dict[str, tuple[int, tuple[int, ...]]] = {
+_CONTINUES: dict[str, tuple[int, tuple[int, ...]]] = {
+    "kill": (1, (_SIGCONT,)),
+    "tkill": (1, (_SIGCONT,)),
+    "tgkill": (2, (_SIGCONT,)),
+    "rt_sigqueueinfo": (1, (_SIGCONT,)),
+    "rt_tgsigqueueinfo": (2, (_SIGCONT,)),
+    "pidfd_send_signal": (1, (_SIGCONT,)),
+}
+# Calls that are many in one. Beside a GPU's driver, whose commands nobody has listed, these are refused:
+# name: (which argument, its values).
+_REFUSED_COMMANDS: dict[str, tuple[int, tuple[int, ...]]] = {
     # F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ (of which a user has so much in all)
     "fcntl": (1, (8, 10, 15, 1024, 1026, 1031)),
     # FIOASYNC, FIOSETOWN, SIOCSPGRP, TIOCSCTTY, TIOCSPGRP, TIOCSTI
@@ -96,13 +104,30 @@ _WAKE_UP_ARGUMENTS: dict[str, tuple[int, tuple[int, ...]]] = {
     # PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP (which can write to the machine's audit log), PR_SET_MM,
     # PR_SET_SYSCALL_USER_DISPATCH, PR_SCHED_CORE, PR_SET_MEMORY_MERGE
     "prctl": (0, (1, 4, 22, 35, 59, 62, 67)),
-    "madvise": (2, (_MERGEABLE,)),
-    "kill": (1, (_SIGCONT,)),
-    "tkill": (1, (_SIGCONT,)),
-    "tgkill": (2, (_SIGCONT,)),
-    "rt_sigqueueinfo": (1, (_SIGCONT,)),
-    "rt_tgsigqueueinfo": (2, (_SIGCONT,)),
-    "pidfd_send_signal": (1, (_SIGCONT,)),
+    "madvise": (2, (12,)),  # MADV_MERGEABLE
+}
+# Everywhere else there are only these. No lock of a file, lease or watch, which the kernel keeps as long as the file is
+# open somewhere; no filter; and no table of descriptors of a thread's own (CLOSE_RANGE_UNSHARE).
+_COMMANDS: dict[str, tuple[int, tuple[int, ...]]] = {
+    # F_DUPFD, GETFD, SETFD, GETFL, SETFL, DUPFD_CLOEXEC, GETPIPE_SZ, ADD_SEALS, GET_SEALS
+    "fcntl": (1, (0, 1, 2, 3, 4, 1030, 1032, 1033, 1034)),
+    # TCGETS, TCGETS2, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX, FICLONE
+    "ioctl": (1, (0x5401, 0x802C542A, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451, 0x40049409)),
+    # PR_GET_PDEATHSIG, GET_DUMPABLE, SET_NAME, GET_NAME, GET_SECCOMP, CAPBSET_READ, SET_TIMERSLACK, GET_TIMERSLACK,
+    # SET_NO_NEW_PRIVS, GET_NO_NEW_PRIVS, SET_THP_DISABLE, GET_THP_DISABLE, SVE_GET_VL, SME_GET_VL
+    "prctl": (0, (2, 3, 15, 16, 21, 23, 29, 30, 38, 39, 41, 42, 51, 64)),
+    # MADV_NORMAL, RANDOM, SEQUENTIAL, WILLNEED, DONTNEED, REMOVE, DONTFORK, DOFORK, NOHUGEPAGE, DONTDUMP, DODUMP,
+    # WIPEONFORK, KEEPONFORK, POPULATE_READ, POPULATE_WRITE, GUARD_INSTALL, GUARD_REMOVE; none that takes off the marks
+    # of touched pages, or makes one mark of many
+    "madvise": (2, (0, 1, 2, 3, 4, 9, 10, 11, 15, 16, 17, 18, 19, 22, 23, 102, 103)),
+    "close_range": (2, (0, 4)),  # nothing, CLOSE_RANGE_CLOEXEC
+}
+# A builder starts processes (PR_SET_PDEATHSIG, SET_CHILD_SUBREAPER), has a channel to us (SO_SNDBUF), and nobody looks
+# for its touched pages (MADV_FREE, HUGEPAGE).
+_COMMANDS_OF_BUILDERS = _COMMANDS | {
+    "prctl": (0, (*_COMMANDS["prctl"][1], 1, 36)),
+    "madvise": (2, (*_COMMANDS["madvise"][1], 8, 14)),
+    "setsockopt": (2, (7,)),
 }
 
 
@@ -119,7 +144,8 @@ def candidate_program(*, gpu: bool = False) -> bytes:
         allow=() if gpu else tuple(ALLOWED),
         kill=[*_NEVER, *_NO_NETWORK, *_NO_PROCESSES, "socketpair"],
         refuse=[*_ASKED_BY_LIBRARIES, *_FILES_IN_MEMORY, *_UNCOUNTED_MEMORY, *_OF_THE_MACHINE, *_RIGHTS, *_WAKE_UPS],
-        refuse_arguments=_WAKE_UP_ARGUMENTS | ({} if gpu else {"madvise": (2, (_MERGEABLE, *_UNMARKING))}),
+        refuse_arguments=_REFUSED_COMMANDS | _CONTINUES if gpu else _CONTINUES,
+        allow_arguments={} if gpu else _COMMANDS,
         threads_only=True,
     )
 
@@ -128,6 +154,7 @@ def builder_program() -> bytes:
     """For compilers and trusted children: they start processes, but may make the calls of a list alone."""
     return _program(
         allow=(*ALLOWED, *BUILDING),
+        allow_arguments=_COMMANDS_OF_BUILDERS,
         kill=_NEVER,
         refuse=[*_NO_NETWORK, "socketpair", *_FILES_IN_MEMORY, *_UNCOUNTED_MEMORY, *_OF_THE_MACHINE, *_RIGHTS],
         threads_only=False,
@@ -146,6 +173,7 @@ def _program(
     threads_only: bool,
     allow: Sequence[str] = (),
     refuse_arguments: Mapping[str, tuple[int, tuple[int, ...]]] = MappingProxyType({}),
+    allow_arguments: Mapping[str, tuple[int, tuple[int, ...]]] = MappingProxyType({}),
     local_sockets: bool = False,
 ) -> bytes:
     """With `allow`, whatever is in none of the lists does not exist; without it, it is allowed."""
@@ -163,9 +191,11 @@ def _program(
     for name in kill:
         lines += _when(NUMBERS[name][column], _KILL)
     for name in refuse:
-        lines += _when(NUMBERS[name][column], _ERRNO | errno.EPERM)
+        lines += _when(NUMBERS[name][column], _REFUSE)
     for name, (argument, values) in refuse_arguments.items():
-        lines += _when_argument(NUMBERS[name][column], argument, values)
+        lines += _when_argument(NUMBERS[name][column], argument, values, _REFUSE, _ALLOW)
+    for name, (argument, values) in allow_arguments.items():
+        lines += _when_argument(NUMBERS[name][column], argument, values, _ALLOW, _REFUSE)
     # glibc falls back from clone3, whose flags lie behind a pointer, to clone, whose flags we can see
     lines += _when(NUMBERS["clone3"][column], _ERRNO | errno.ENOSYS)
     if local_sockets:
@@ -180,8 +210,10 @@ def _when(number: int | None, action: int) -> list[tuple[int, int, int, int]]:
     return [] if number is None else [(_JUMP_EQUAL, 0, 1, number), (_RETURN, 0, 0, action)]
 
 
-def _when_argument(number: int | None, argument: int, values: Sequence[int]) -> list[tuple[int, int, int, int]]:
-    """Refuses `number` with one of `values`, of which the kernel looks at 32 bits, and allows it with others."""
+def _when_argument(
+    number: int | None, argument: int, values: Sequence[int], listed: int, other: int
+) -> list[tuple[int, int, int, int]]:
+    """What `number` does with one of `values`, of which the kernel looks at 32 bits, and what with others."""
     if number is None:
         return []
     count = len(values)
@@ -189,8 +221,8 @@ def _when_argument(number: int | None, argument: int, values: Sequence[int]) -> 
         (_JUMP_EQUAL, 0, count + 3, number),
         (_LOAD_WORD, 0, 0, _OFFSET_ARGUMENT + 8 * argument),
         *((_JUMP_EQUAL, count - place, 0, value) for place, value in enumerate(values)),
-        (_RETURN, 0, 0, _ALLOW),
-        (_RETURN, 0, 0, _ERRNO | errno.EPERM),
+        (_RETURN, 0, 0, other),
+        (_RETURN, 0, 0, listed),
     ]
 
 
@@ -202,7 +234,7 @@ def _local_sockets_only(number: int | None) -> list[tuple[int, int, int, int]]:
         (_LOAD_WORD, 0, 0, _OFFSET_ARGUMENT),
         (_JUMP_EQUAL, 0, 1, _LOCAL),
         (_RETURN, 0, 0, _ALLOW),
-        (_RETURN, 0, 0, _ERRNO | errno.EPERM),
+        (_RETURN, 0, 0, _REFUSE),
     ]
 
 
@@ -213,7 +245,7 @@ def _no_namespaces(clone: int | None) -> list[tuple[int, int, int, int]]:
         (_JUMP_EQUAL, 0, 4, clone),
         (_LOAD_WORD, 0, 0, _OFFSET_ARGUMENT),
         (_JUMP_SET, 0, 1, _CLONE_INTO_A_NAMESPACE),
-        (_RETURN, 0, 0, _ERRNO | errno.EPERM),
+        (_RETURN, 0, 0, _REFUSE),
         (_RETURN, 0, 0, _ALLOW),
     ]
 
