@@ -28,7 +28,7 @@ from ..sandbox.seccomp import builder_program, candidate_program, supported
 from ..tasks.spec import VALUES, Config, TaskSpec
 from . import baselines, used_up
 from .baselines import PreparedBaseline
-from .contestants import Actor, CallResult, Contestant
+from .contestants import Actor, CallResult, Contestant, Patience
 from .faults import Fault, load_fault, slow_load
 from .last_words import failed
 from .memory import SharedMemory, describe, lay_out
@@ -233,11 +233,14 @@ class Session(ABC, Generic[ActorT]):
 
     def _await_baseline(self, baseline: ActorT, word: str = "serving") -> dict[str, Any]:
         try:
-            while not (message := baseline.receive(REFEREE_TIMEOUT_S)).get(word):
-                pass
+            return self._heard(baseline, word, REFEREE_TIMEOUT_S)
         except (TimeoutError, ProtocolError) as error:
             raise failed("the baseline did not start", baseline.child) from error
-        return message
+
+    def _heard(self, actor: ActorT, word: str, limit_s: float) -> dict[str, Any]:
+        """The message with `word`, of a process without the submission; others give it no more time."""
+        messages = actor.messages_within(Patience(actor.child.work, limit_s))
+        return next(message for message in messages if message.get(word))
 
     def _new_fill(self, config: int, distribution: str | None) -> Fill:
         return Fill(config, tuple(self._seed() for _ in range(self._sets[config])), distribution)
