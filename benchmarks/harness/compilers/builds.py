@@ -142,9 +142,9 @@ def _doubtful(folder: Path) -> Path:
 
 
 def _found(folder: Path, toolchain: Toolchain, shelf: Shelf | None) -> Build | None:
+    note_use(folder)
     found = _read(folder, toolchain) or _fetched(folder, toolchain, shelf)
     if found is not None:
-        note_use(folder)
         return found
     doubtful = _doubtful(folder)
     try:
