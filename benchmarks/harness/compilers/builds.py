@@ -48,6 +48,13 @@ class Build:
         object.__setattr__(self, "log", clean_log(self.log))  # it quotes the source
         object.__setattr__(self, "problem", clean_text(self.problem))
 
+    def is_kept(self) -> bool:
+        """Whether its file is still there. If so, it stays for as long as a judging takes."""
+        if self.binary is None:
+            return True
+        note_use(self.binary.parent)
+        return self.binary.exists()
+
 
 def build(
     source: Source,

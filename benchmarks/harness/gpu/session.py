@@ -178,6 +178,7 @@ class GpuSession(Session[Actor]):
             candidate.open(self._candidate_message(crew))
             shared.hand(candidate, 2 * launch + 1)
         STANDBY.refill(self.setting.order())
+        self._let_load(candidates)
         for candidate in candidates:
             self._await_candidate(candidate, "loaded")
 

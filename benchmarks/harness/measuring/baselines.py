@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..compilers.builds import compiler_environment
+from ..compilers.pruning import note_use
 from ..compilers.toolchain import torch_folder
 from ..errors import Cancelled, RefereeError
 from ..hosts.locks import file_lock, watched_file_lock
@@ -47,6 +48,11 @@ class PreparedBaseline:
 
     cache: Path
     problems: tuple[str | None, ...]
+
+    def is_kept(self) -> bool:
+        """Whether they are still there. If so, they stay for as long as a judging takes."""
+        note_use(self.cache.parent)
+        return self.cache.exists()
 
 
 def baseline_room(task: Path, cache: Path, rules: Rules) -> Room:
@@ -92,6 +98,9 @@ class Preparation(ABC):
     problems: dict[int, str | None] = field(init=False)
 
     def __post_init__(self) -> None:
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
         self.problems = dict.fromkeys(range(len(self.configs)), LEFT_OUT) if self.quick else {}
 
     @abstractmethod
@@ -124,6 +133,7 @@ class Preparation(ABC):
         """The compiled baselines of the task on this machine; compiles them if there are none. Raises RefereeError."""
         folder = self._folder(paths)
         if not self.is_ready(paths):
+            self._begin_anew()  # what was prepared with this may have gone since
             discard(folder)
             folder.mkdir(parents=True)
             with scratch_folder("prepare-", paths.scratch) as scratch:
