@@ -5,6 +5,7 @@ Not covered: what torch.compile makes (`test_judge.py`).
 
 import json
 import math
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from benchmarks.harness import default_rules, default_suites, find_task
 from benchmarks.harness.child.gpu import baseline
 from benchmarks.harness.child.gpu.cuda_accelerator import CudaAccelerator
 from benchmarks.harness.child.gpu.host_accelerator import HostAccelerator
+from benchmarks.harness.compilers import pruning
 from benchmarks.harness.errors import LacksMemory
 from benchmarks.harness.gpu import baselines as of_gpus
 from benchmarks.harness.gpu import marks
@@ -264,6 +266,37 @@ def test_a_lack_of_memory_that_was_kept_before_is_compiled_again(own_paths: Path
     (ready,) = own_paths.baselines.glob("*/ready.json")
     ready.write_text(json.dumps({"problems": [NO_MEMORY]}))
     assert preparing([None]).compiled(own_paths).problems == (None,)
+
+
+def test_new_baselines_make_room_and_what_is_measured_stays(own_paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A problem may keep two gigabytes on each machine, and anybody may post problems."""
+    monkeypatch.setattr(pruning, "KEPT_MAX_BYTES", 1)
+    digest, cache = "0" * 24, own_paths.baselines
+    names = [f"posted-forward-{digest}", f"probes-forward-{digest}", f"probes-{digest}"]
+    for name in names:
+        (cache / name / "cache").mkdir(parents=True)
+        (cache / name / "cache" / "compiled.so").write_bytes(b"x" * 1000)
+        os.utime(cache / name, (1, 1))
+    (cache / f"peaks-{digest}.json").write_text("{}")
+    os.utime(cache / f"peaks-{digest}.json", (1, 1))
+    made = preparing([None]).compiled(own_paths)
+    left = {path.name for path in cache.iterdir() if not path.name.startswith(".")}
+    assert left == {f"probes-{digest}", f"peaks-{digest}.json", made.cache.parent.name}
+
+
+def test_baselines_that_are_ready_when_they_are_asked_for_stay_for_an_hour(
+    own_paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are compiled under a lock, which nobody takes who finds them ready."""
+    monkeypatch.setattr(pruning, "KEPT_MAX_BYTES", 1)
+    monkeypatch.setattr(pruning, "LOOK_EVERY_S", 0.0)
+    kept = preparing([None]).compiled(own_paths)
+    os.utime(kept.cache.parent, (1, 1))
+    again = preparing([None])
+    with again.turn(own_paths, lambda _: pytest.fail("nothing is left to compile")):
+        pruning.make_room(own_paths.baselines)
+        assert again.compiled(own_paths) == kept
+    assert again.started == []
 
 
 def test_whoever_takes_its_turn_on_the_gpu_gets_the_memory_of_sessions_that_wait(

@@ -7,6 +7,7 @@ may have held, nothing is stored. Peaks belong to the machine, not to a task, an
 
 import hashlib
 import json
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..compilers.builds import compiler_environment
-from ..compilers.pruning import note_use
+from ..compilers.pruning import make_room, note_use
 from ..compilers.toolchain import torch_folder
 from ..errors import Cancelled, RefereeError
 from ..hosts.locks import file_lock, watched_file_lock
@@ -38,6 +39,7 @@ LEFT_OUT = "left out of a quick check"
 _FORM = "3"  # of what is kept; another one is prepared anew
 _CACHE = Bounds(files=20_000, total_bytes=2 << 30, depth=12)  # of what torch.compile keeps of one task
 _OWN_TIME_S = 120.0  # for starting torch and its compiler, beside the configurations
+_PROBES = re.compile(r"probes-[0-9a-f]{24}")
 _BETWEEN_S = 30.0  # from one configuration to the next one
 _ERRAND_S = 240.0  # for what needs no reference, with its start
 
@@ -121,6 +123,7 @@ class Preparation(ABC):
     def turn(self, paths: Paths, lock: MachineLock) -> Iterator[None]:
         """Held around `compiled`, so that nobody else compiles the same; holds `lock` if something must be compiled."""
         waiting = Step(self.stage, "waiting", text="the baselines of the task are being compiled")
+        note_use(self._folder(paths))  # what is ready now is ready in an hour
         with ExitStack() as stack:
             if not self.is_ready(paths):
                 file = self._folder(paths).with_suffix(".lock")
@@ -142,6 +145,7 @@ class Preparation(ABC):
                 _taken(scratch / "cache", folder / "cache")
             problems = [self.problems[number] for number in range(len(self.configs))]
             _write(folder / "ready.json", {"problems": problems})
+            make_room(paths.baselines, spared=_is_small)
         return PreparedBaseline(folder / "cache", _problems(folder / "ready.json"))
 
     def _lacks_memory(self, problem: str) -> bool:
@@ -313,6 +317,11 @@ def _write(file: Path, data: dict[str, Any]) -> None:
     partial = file.with_suffix(".partial")
     partial.write_text(json.dumps(data))
     partial.replace(file)
+
+
+def _is_small(name: str) -> bool:
+    """The programs of `CpuPreparation.probes`: compiled once per machine, and no task has any of its own."""
+    return _PROBES.fullmatch(name) is not None
 
 
 def _place_of_torch() -> str:
