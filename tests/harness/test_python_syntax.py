@@ -24,6 +24,8 @@ from benchmarks.harness import (
     syntax_problem,
 )
 from benchmarks.harness.compilers import builds, python_syntax
+from benchmarks.harness.compilers.device_source import DeviceSource
+from benchmarks.harness.compilers.python_module import PythonModule
 from benchmarks.harness.sandbox.crowd import children_of
 
 RULES = default_rules()
@@ -217,6 +219,22 @@ def test_a_stop_of_a_worker_is_not_kept_as_a_failure_of_the_text(root: Path, sto
     assert met[0] != os.getpgid(0)
     assert first.binary is not None
     assert builds.build(source, RULES, paths).binary is not None
+
+
+def test_a_build_depends_on_the_limits_of_the_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+    toolchains = (DeviceSource("triton"), PythonModule(None))
+    before = [toolchain.fingerprint(RULES) for toolchain in toolchains]
+    monkeypatch.setattr(python_syntax, "_OF_A_BUILD", python_syntax._Limits(512 << 20, 1.0, 1000))
+    assert not set(before) & {toolchain.fingerprint(RULES) for toolchain in toolchains}
+
+
+@pytest.mark.parametrize("line", ["a\n", "a;a;a\n", "f(a, b=1)[c].d\n", "a < b < c\n", 'f"{a}{b!r:>{c}}"\n'])
+def test_the_largest_plain_texts_are_far_from_the_limits(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    """Half of them, so that a machine of half the speed says the same."""
+    most = python_syntax._OF_A_BUILD
+    half = python_syntax._Limits(most.memory_bytes // 2, most.processor_s / 2, most.frames)
+    monkeypatch.setattr(python_syntax, "_OF_A_BUILD", half)
+    assert syntax_problem(RULES.source.max_bytes // len(line) * line) is None
 
 
 @pytest.mark.parametrize(
