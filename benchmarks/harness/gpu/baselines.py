@@ -10,7 +10,7 @@ from ..compilers.builds import compiler_environment
 from ..errors import LacksMemory
 from ..measuring.answers import numbers_of
 from ..measuring.baselines import MachineLock, Preparation, PreparedBaseline, baseline_room, task_folder
-from ..measuring.contestants import Actor, Patience
+from ..measuring.contestants import Actor, WholeLimit
 from ..measuring.faults import first_line, may_lack_gpu_memory
 from ..measuring.memory import describe, overlay
 from ..source import Paths
@@ -123,7 +123,7 @@ class GpuPreparation(Preparation):
             free, total = numbers_of(message, "room", 2, child.child)
             self._room = (int(free), int(total))
 
-    def _note(self, child: Actor, message: dict[str, Any], patience: Patience) -> None:
+    def _note(self, child: Actor, message: dict[str, Any], limit: WholeLimit) -> None:
         """Hands the GPU over in between; waiting for it is not the child's time."""
         if self.in_turns is None or "gpu" not in message:
             return
@@ -131,7 +131,7 @@ class GpuPreparation(Preparation):
             self._turn.close()
             self._has_turn = False
             return
-        with patience.interrupted():
+        with limit.interrupted():
             if not self._has_turn:
                 self._turn.enter_context(self.in_turns(self.watcher))
                 self._has_turn = True

@@ -30,7 +30,7 @@ from ..sandbox.seccomp import builder_program, supported
 from ..source import Paths, Step, Watcher
 from ..tasks.spec import Config, TaskSpec
 from .answers import problem_of, senseless
-from .contestants import Actor, Contestant, Patience
+from .contestants import Actor, Contestant, WholeLimit
 from .last_words import failed
 from .memory import SharedMemory, describe, lay_out
 
@@ -243,18 +243,18 @@ class Preparation(ABC):
         What is not compiled in time has no baseline on this machine from then on. So a child that others keep from
         working, such as a build that starts many processes, has more time.
         """
-        patience = Patience(child.child.work, limit_s)
-        for message in child.messages_within(patience, self._demand_wanted):
+        limit = WholeLimit(child.child.work, limit_s)
+        for message in child.messages_within(limit, self._demand_wanted):
             if any(word in message for word in words):
                 return message
-            self._note(child, message, patience)
+            self._note(child, message, limit)
         raise TimeoutError  # as the messages do by themselves
 
     def _demand_wanted(self) -> None:
         if self.watcher.cancelled():
             raise Cancelled
 
-    def _note(self, child: Actor, message: dict[str, Any], patience: Patience) -> None:  # noqa: B027 - most have nothing
+    def _note(self, child: Actor, message: dict[str, Any], limit: WholeLimit) -> None:  # noqa: B027 - most have nothing
         """Does what the child asks for in between: nothing on a processor."""
 
 

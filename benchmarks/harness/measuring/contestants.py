@@ -71,7 +71,7 @@ class CallResult:
         return self.wall_us if self.event_us is None else self.event_us
 
 
-class Patience:
+class WholeLimit:
     """The limit of all that a child says until something is done: each message that is no answer uses it up.
 
     Who waits for a processor that others use has up to four times as long.
@@ -157,16 +157,16 @@ class Actor:
             yield self.receive(left_s)
         raise TimeoutError(f"{timeout_s:g} s have passed")
 
-    def messages_within(self, patience: Patience, look: Callable[[], None] = lambda: None) -> Iterator[dict[str, Any]]:
-        """The same for a child that computes on our behalf, as fair as `patience` is. `look` is called in between."""
-        while not patience.is_over():
+    def messages_within(self, limit: WholeLimit, look: Callable[[], None] = lambda: None) -> Iterator[dict[str, Any]]:
+        """The same for a child that computes on our behalf, as fair as `limit` is. `look` is called in between."""
+        while not limit.is_over():
             look()
             try:
-                message = self.receive(patience.look_s)
+                message = self.receive(limit.look_s)
             except TimeoutError:
                 continue
             yield message
-        raise TimeoutError(f"{patience.limit_s:g} s have passed")
+        raise TimeoutError(f"{limit.limit_s:g} s have passed")
 
     def kill(self) -> None:
         if self._child is not None:

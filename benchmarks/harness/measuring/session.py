@@ -28,7 +28,7 @@ from ..sandbox.seccomp import builder_program, candidate_program, supported
 from ..tasks.spec import VALUES, Config, TaskSpec
 from . import baselines, used_up
 from .baselines import PreparedBaseline
-from .contestants import Actor, CallResult, Contestant, Patience
+from .contestants import Actor, CallResult, Contestant, WholeLimit
 from .faults import Fault, load_fault, slow_load
 from .last_words import failed, not_awake
 from .memory import SharedMemory, describe, lay_out
@@ -252,7 +252,7 @@ class Session(ABC, Generic[ActorT]):
 
     def _heard(self, actor: ActorT, word: str, limit_s: float) -> dict[str, Any]:
         """The message with `word`, of a process without the submission; others give it no more time."""
-        messages = actor.messages_within(Patience(actor.child.work, limit_s))
+        messages = actor.messages_within(WholeLimit(actor.child.work, limit_s))
         return next(message for message in messages if message.get(word))
 
     def _new_fill(self, config: int, distribution: str | None) -> Fill:
