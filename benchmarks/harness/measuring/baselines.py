@@ -38,10 +38,9 @@ MachineLock = Callable[[Watcher], AbstractContextManager[None]]
 LEFT_OUT = "left out of a quick check"
 _FORM = "3"  # of what is kept; another one is prepared anew
 _CACHE = Bounds(files=20_000, total_bytes=2 << 30, depth=12)  # of what torch.compile keeps of one task
-_OWN_TIME_S = 120.0  # for starting torch and its compiler, beside the configurations
+_OWN_TIME_S = 240.0  # for starting torch and its compiler, or for what needs no reference
 _PROBES = re.compile(r"probes-[0-9a-f]{24}")
 _BETWEEN_S = 30.0  # from one configuration to the next one
-_ERRAND_S = 240.0  # for what needs no reference, with its start
 
 
 @dataclass(frozen=True)
@@ -190,7 +189,7 @@ class Preparation(ABC):
     def _asked(self, errand: str, scratch: Path) -> Any:
         """The answer of a child that sees a cache in `scratch` and loads no reference."""
         with self._child(scratch / "cache", scratch / "log", wanted=[], instead=errand) as child:
-            return self._heard(child, (errand,), _ERRAND_S)[errand]
+            return self._heard(child, (errand,), _OWN_TIME_S)[errand]
 
     @contextmanager
     def _child(self, cache: Path, log: Path, *, wanted: list[int], instead: str = "") -> Iterator[Actor]:
