@@ -102,6 +102,7 @@ class WarmSession(CpuSession):
         guest.start(self._candidate_room(), setting.scratch / "candidate0.log")
         common = baselines.opening(setting.task, describe(setting.configs, self._layout), setting.cores.threads)
         self._open_candidate(guest, {name: value for name, value in common.items() if name != "task"})
+        self._let_load([guest])
         self._await_candidate(guest)
         with faults_of("candidate"):
             return self._park(guest)

@@ -4,13 +4,15 @@ Not covered: task tolerances, which belong to the tasks.
 """
 
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from .errors import RuleSetError
 
 T = TypeVar("T")
+_QUICK_STEPS = 9
+_LOOK_SETTLE_S, _LOOK_BURST_CALLS, _LOOK_SPARE_BYTES = 0.1, 8, 1 << 30
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,27 @@ def load_rules(path: Path) -> Rules:
         raise RuleSetError(f"{path.name} has unknown sections: {', '.join(sorted(unknown))}")
     sections = {name: _section(path.name, name, kind, data.get(name, {})) for name, kind in _SECTIONS.items()}
     return Rules(name=data["name"], title=data["title"], text=text, **sections)
+
+
+def quick_rules(rules: Rules) -> Rules:
+    """The same rules with few steps and no limit to the width of the interval."""
+    steps = min(_QUICK_STEPS, rules.time.steps_per_config)
+    few = {"launches": 1, "steps_per_config": steps, "min_steps_per_config": steps}
+    return replace(
+        rules,
+        time=replace(rules.time, **few),
+        gpu_time=replace(rules.gpu_time, **{**few, "launches": rules.gpu_time.launches}),
+        score=replace(rules.score, max_half_width=float("inf")),
+    )
+
+
+def look_rules(rules: Rules) -> Rules:
+    """As `quick_rules`, and less warm-up on a GPU: looks follow each other so soon that the device is still warm."""
+    few = quick_rules(rules)
+    gpu_time = replace(few.gpu_time, launches=1, settle_s=min(_LOOK_SETTLE_S, few.gpu_time.settle_s))
+    spare_bytes = min(_LOOK_SPARE_BYTES, few.gpu.spare_bytes)
+    gpu = replace(few.gpu, bursts=1, burst_calls=min(_LOOK_BURST_CALLS, few.gpu.burst_calls), spare_bytes=spare_bytes)
+    return replace(few, gpu_time=gpu_time, gpu=gpu)
 
 
 def _section(file: str, name: str, kind: type[T], values: dict[str, Any]) -> T:

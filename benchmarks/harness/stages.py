@@ -29,7 +29,7 @@ from .measuring.standing import SessionKeeper
 from .measuring.tally import hidden_words
 from .protocol import clean_text
 from .report import ConfigReport, Flag, Report, Score, StageReport, Verdict
-from .rules import Rules
+from .rules import Rules, look_rules, quick_rules
 from .sandbox.isolation import Isolation, demand_isolation
 from .sandbox.outbox import discard, log_end, scratch_folder
 from .scores import scoring
@@ -40,8 +40,7 @@ from .tracks import CpuTrack, GpuTrack, Track, open_track
 
 T = TypeVar("T")
 _LOG_BYTES = 16 * 1024
-_QUICK_STEPS = 9
-_LOOK_SETTLE_S, _LOOK_BURST_CALLS, _LOOK_SPARE_BYTES = 0.1, 8, 1 << 30
+_TRIES = 3  # to have build and baselines there when the device is free
 _LATE_FLAG_US = 5.0
 _OTHERS_WAIT = "other submissions were waiting for the device"
 
@@ -132,27 +131,6 @@ def audit(
     return replace(report, verdict=Verdict.TAMPERING, reason=reason, score=None, audit=found, stages=stages)
 
 
-def quick_rules(rules: Rules) -> Rules:
-    """The same rules with few steps and no limit to the width of the interval."""
-    steps = min(_QUICK_STEPS, rules.time.steps_per_config)
-    few = {"launches": 1, "steps_per_config": steps, "min_steps_per_config": steps}
-    return replace(
-        rules,
-        time=replace(rules.time, **few),
-        gpu_time=replace(rules.gpu_time, **{**few, "launches": rules.gpu_time.launches}),
-        score=replace(rules.score, max_half_width=float("inf")),
-    )
-
-
-def look_rules(rules: Rules) -> Rules:
-    """As `quick_rules`, and less warm-up on a GPU: looks follow each other so soon that the device is still warm."""
-    few = quick_rules(rules)
-    gpu_time = replace(few.gpu_time, launches=1, settle_s=min(_LOOK_SETTLE_S, few.gpu_time.settle_s))
-    spare_bytes = min(_LOOK_SPARE_BYTES, few.gpu.spare_bytes)
-    gpu = replace(few.gpu, bursts=1, burst_calls=min(_LOOK_BURST_CALLS, few.gpu.burst_calls), spare_bytes=spare_bytes)
-    return replace(few, gpu_time=gpu_time, gpu=gpu)
-
-
 @dataclass
 class StagedJudging:
     """One judging in progress. It collects what the report needs, so there is a report even if it ends early."""
@@ -185,28 +163,37 @@ class StagedJudging:
 
     def run(self) -> tuple[Score, str, tuple[ConfigReport, ...]]:
         self._stage("static", self._check)
+        for _ in range(_TRIES):
+            build, prepared = self._made()
+            with self._lock(self.track.rehearsal_lock if self.rehearsal else self.track.lock)(self.watcher):
+                if build.is_kept() and prepared.is_kept():
+                    return self._on_device(build, prepared)
+        raise SupervisorError("while the judging waited for the device, what it needs was removed again and again")
+
+    def _made(self) -> tuple[Build, PreparedBaseline]:
         with nullcontext() if self.locked or self._is_built() else self.track.build_lock(self.watcher):
             build = self._stage("compile", self._build)
             self.track.prepare_tools()
         with lack_in_preparing(), self._preparation.turn(self.paths, self._lock(self.track.prepare_lock)):
-            prepared = self._stage("prepare", lambda: self._preparation.compiled(self.paths))
-        with self._lock(self.track.rehearsal_lock if self.rehearsal else self.track.lock)(self.watcher):
-            self.environment |= {**self.track.record(), **builds.compiler_environment(self.source.language)}
-            if not self.rehearsal:
-                self._preparation.peaks(self.paths)  # measured now, before any contestant is started
-            try:
-                with scratch_folder("judge-", self.paths.scratch) as scratch:
-                    return self._run_session(build, prepared, scratch)
-            except NotAwake as error:  # no process has seen the submission yet
-                self.track.excuse(error)
-                raise
-            except (SupervisorError, Fault) as error:
-                self.track.excuse(error)
-                if isinstance(error, SupervisorError) and self._session is not None and not self._session.is_alone:
-                    self._blame(build, prepared, error)
-                raise
-            finally:
-                self.track.finished()
+            return build, self._stage("prepare", lambda: self._preparation.compiled(self.paths))
+
+    def _on_device(self, build: Build, prepared: PreparedBaseline) -> tuple[Score, str, tuple[ConfigReport, ...]]:
+        self.environment |= {**self.track.record(), **builds.compiler_environment(self.source.language)}
+        if not self.rehearsal:
+            self._preparation.peaks(self.paths)  # measured now, before any contestant is started
+        try:
+            with scratch_folder("judge-", self.paths.scratch) as scratch:
+                return self._run_session(build, prepared, scratch)
+        except NotAwake as error:  # no process has seen the submission yet
+            self.track.excuse(error)
+            raise
+        except (SupervisorError, Fault) as error:
+            self.track.excuse(error)
+            if isinstance(error, SupervisorError) and self._session is not None and not self._session.is_alone:
+                self._blame(build, prepared, error)
+            raise
+        finally:
+            self.track.finished()
 
     def _lock(self, wanted: MachineLock) -> MachineLock:
         return (lambda _: nullcontext()) if self.locked else wanted

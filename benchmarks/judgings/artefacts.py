@@ -1,8 +1,9 @@
 """Stores builds for all hosts, so that a kernel compiled on one machine is judged on another without compiling again.
 
 Each build is sealed with the site's secret key, and a build without a valid seal is ignored: write access to the
-storage can cost time but cannot replace a kernel. Without `KBENCH_STORAGE_URL` nothing is shared. Does NOT know what
-a build is (the harness packs it) and deletes nothing: give the storage a rule for old files.
+storage can cost time but cannot replace a kernel. Such files, as all are after a change of the key, are replaced when
+their builds are made again. Without `KBENCH_STORAGE_URL` nothing is shared. Does NOT know what a build is (the harness
+packs it) and deletes nothing else: give the storage a rule for old files.
 """
 
 import logging
@@ -30,7 +31,11 @@ class StorageShelf:
 
     def put(self, key: str, packed: bytes) -> None:
         with _unshared(key, "stored"):
-            self.storage.save(_name(key), ContentFile(_seal(key, packed) + packed))
+            name = _name(key)
+            self.storage.delete(name)  # some storages put a new file beside one that is there
+            saved = self.storage.save(name, ContentFile(_seal(key, packed) + packed))
+            if saved != name:  # another machine has put the same build there meanwhile
+                self.storage.delete(saved)
 
     def get(self, key: str) -> bytes | None:
         data: bytes | None = None

@@ -17,7 +17,7 @@ import pytest
 
 from benchmarks.harness import Paths, Report, SupervisorError, Verdict, judge, tracks
 from benchmarks.harness.compilers.builds import Build
-from benchmarks.harness.stages import quick_rules
+from benchmarks.harness.rules import quick_rules
 from lab.bench.emulated_corpus import agreement, table
 from lab.cuda_corpus.__main__ import main as write_corpus
 from lab.cuda_corpus.operators import CUDA_OPERATORS, PARALLEL_FAULTS

@@ -4,10 +4,14 @@ Not covered: what torch.compile makes (`test_judge.py`).
 """
 
 import json
+import math
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
+from itertools import cycle
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -19,26 +23,29 @@ from benchmarks.harness import default_rules, default_suites, find_task
 from benchmarks.harness.child.gpu import baseline
 from benchmarks.harness.child.gpu.cuda_accelerator import CudaAccelerator
 from benchmarks.harness.child.gpu.host_accelerator import HostAccelerator
+from benchmarks.harness.compilers import pruning
 from benchmarks.harness.errors import LacksMemory
 from benchmarks.harness.gpu import baselines as of_gpus
 from benchmarks.harness.gpu import marks
 from benchmarks.harness.gpu.baselines import GpuPreparation
 from benchmarks.harness.gpu.discovery import Gpu
+from benchmarks.harness.hosts.machine import Cores
 from benchmarks.harness.measuring import baselines
 from benchmarks.harness.measuring.baselines import LEFT_OUT, CpuPreparation, Preparation
+from benchmarks.harness.measuring.contestants import Actor
 from benchmarks.harness.sandbox import deadlines
 from benchmarks.harness.sandbox.crowd import TreeWork, end_tree, work_of
-from benchmarks.harness.source import NOBODY, Paths
+from benchmarks.harness.source import NOBODY, Paths, Watcher
 
 LIMIT_S = 100.0
 
 
-class Compiling:
+class Compiling(Actor):
     """A child that answers after `answers_s`; `work` says what it has done until a moment."""
 
     def __init__(self, answers_s: float, work: Callable[[float], TreeWork]) -> None:
         self.now_s, self._answers_s = 0.0, answers_s
-        self.child = SimpleNamespace(work=lambda: work(self.now_s))
+        self._child = cast(Any, SimpleNamespace(work=lambda: work(self.now_s)))
 
     def receive(self, timeout_s: float) -> dict[str, Any]:
         self.now_s += timeout_s
@@ -47,12 +54,16 @@ class Compiling:
         return {"problem": None}
 
 
+def unprepared(kind: type[Preparation], **more: Any) -> Preparation:
+    return kind(task=cast(Any, None), configs=(), rules=default_rules(), watcher=NOBODY, **more)
+
+
 def answered_s(monkeypatch: pytest.MonkeyPatch, answers_s: float, work: Callable[[float], TreeWork]) -> float | None:
     """When the answer was taken; None if nobody waited for it."""
     child = Compiling(answers_s, work)
     monkeypatch.setattr(deadlines.time, "monotonic", lambda: child.now_s)
     try:
-        CpuPreparation._receive(cast(Any, SimpleNamespace(watcher=NOBODY)), cast(Any, child), LIMIT_S)
+        unprepared(CpuPreparation, cores=Cores((0,), (1,)))._heard(child, ("problem",), LIMIT_S)
     except TimeoutError:
         assert child.now_s >= LIMIT_S - 1
         return None
@@ -104,6 +115,12 @@ NO_MEMORY = "InductorError: OutOfMemoryError: CUDA out of memory. Tried to alloc
 NO_CONFIG = "RuntimeError: No valid triton configs. OutOfMemoryError: out of resource: shared memory"
 
 
+def saying(messages: Iterator[dict[str, Any]], **more: Any) -> Any:
+    child: Any = SimpleNamespace(receive=lambda _: next(messages), **more)
+    child.messages_within = partial(Actor.messages_within, child)
+    return child
+
+
 class Preparing(GpuPreparation):
     """Each child compiles what it is to, and a configuration has the next of its `outcomes` each time."""
 
@@ -121,7 +138,7 @@ class Preparing(GpuPreparation):
             messages += [{"compiling": number}, {"compiled": number, "problem": problem, "room": self.room}]
         told = iter([*messages, {"prepared": True}])
         works = SimpleNamespace(work=lambda: TreeWork(0.0, is_ready=True))
-        yield SimpleNamespace(child=works, receive=lambda _: next(told))
+        yield saying(told, child=works)
 
 
 def preparing(*outcomes: list[str | None], room: tuple[int, int] | tuple[()] = (), **more: Any) -> Preparing:
@@ -251,25 +268,72 @@ def test_a_lack_of_memory_that_was_kept_before_is_compiled_again(own_paths: Path
     assert preparing([None]).compiled(own_paths).problems == (None,)
 
 
+def test_new_baselines_make_room_and_what_is_measured_stays(own_paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A problem may keep two gigabytes on each machine, and anybody may post problems."""
+    monkeypatch.setattr(pruning, "KEPT_MAX_BYTES", 1)
+    digest, cache = "0" * 24, own_paths.baselines
+    names = [f"posted-forward-{digest}", f"probes-forward-{digest}", f"probes-{digest}"]
+    for name in names:
+        (cache / name / "cache").mkdir(parents=True)
+        (cache / name / "cache" / "compiled.so").write_bytes(b"x" * 1000)
+        os.utime(cache / name, (1, 1))
+    (cache / f"peaks-{digest}.json").write_text("{}")
+    os.utime(cache / f"peaks-{digest}.json", (1, 1))
+    made = preparing([None]).compiled(own_paths)
+    left = {path.name for path in cache.iterdir() if not path.name.startswith(".")}
+    assert left == {f"probes-{digest}", f"peaks-{digest}.json", made.cache.parent.name}
+
+
+def test_baselines_that_are_ready_when_they_are_asked_for_stay_for_an_hour(
+    own_paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are compiled under a lock, which nobody takes who finds them ready."""
+    monkeypatch.setattr(pruning, "KEPT_MAX_BYTES", 1)
+    monkeypatch.setattr(pruning, "LOOK_EVERY_S", 0.0)
+    kept = preparing([None]).compiled(own_paths)
+    os.utime(kept.cache.parent, (1, 1))
+    again = preparing([None])
+    with again.turn(own_paths, lambda _: pytest.fail("nothing is left to compile")):
+        pruning.make_room(own_paths.baselines)
+        assert again.compiled(own_paths) == kept
+    assert again.started == []
+
+
 def test_whoever_takes_its_turn_on_the_gpu_gets_the_memory_of_sessions_that_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[Gpu] = []
     monkeypatch.setattr(of_gpus, "demand_room", asked.append)
     told = iter([{"gpu": "wanted"}, {"gpu": "free"}, {"gpu": "wanted"}, {"problem": None}])
-    monkeypatch.setattr(Preparation, "_receive", lambda *_: next(told))
-    made = GpuPreparation(
-        task=cast(Any, None),
-        configs=(),
-        rules=default_rules(),
-        watcher=NOBODY,
-        gpu=STAND_IN,
-        bytecode=None,
-        in_turns=lambda _: nullcontext(),
-    )
-    child: Any = SimpleNamespace(link=SimpleNamespace(send=lambda **_: None))
-    assert made._receive(child, 9.0) == {"problem": None}
+    made = unprepared(GpuPreparation, gpu=STAND_IN, bytecode=None, in_turns=lambda _: nullcontext())
+    works = SimpleNamespace(work=lambda: TreeWork(0.0, is_ready=True))
+    child = saying(told, child=works, link=SimpleNamespace(send=lambda **_: None))
+    assert made._heard(child, ("problem",), 9.0) == {"problem": None}
     assert asked == [STAND_IN] * 2
+
+
+def test_waiting_for_the_gpu_is_not_the_time_of_the_child_but_asking_for_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of_gpus, "demand_room", lambda _: None)
+    child = Compiling(math.inf, lambda now_s: TreeWork(now_s, is_ready=True))
+    monkeypatch.setattr(deadlines.time, "monotonic", lambda: child.now_s)
+    asks = cycle([{"gpu": "wanted"}, {"gpu": "free"}])
+    waits: list[float] = []
+
+    def asking(_: float) -> dict[str, Any]:
+        child.now_s += 1.0
+        return next(asks)
+
+    @contextmanager
+    def turn(_: Watcher) -> Iterator[None]:
+        waits.append(1000.0)
+        child.now_s += waits[-1]
+        yield
+
+    child.receive = asking  # type: ignore[method-assign]
+    child._link = cast(Any, SimpleNamespace(send=lambda **_: None))
+    with pytest.raises(TimeoutError):
+        unprepared(GpuPreparation, gpu=STAND_IN, bytecode=None, in_turns=turn)._heard(child, ("problem",), LIMIT_S)
+    assert child.now_s - sum(waits) == pytest.approx(LIMIT_S, abs=2)
 
 
 def test_a_gpu_that_has_failed_tells_nothing_of_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:

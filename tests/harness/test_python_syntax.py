@@ -1,7 +1,11 @@
 """Python texts are parsed in a process of little memory and time: whoever asks, one text has one outcome."""
 
+import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 import uuid
 from pathlib import Path
 
@@ -20,6 +24,9 @@ from benchmarks.harness import (
     syntax_problem,
 )
 from benchmarks.harness.compilers import builds, python_syntax
+from benchmarks.harness.compilers.device_source import DeviceSource
+from benchmarks.harness.compilers.python_module import PythonModule
+from benchmarks.harness.sandbox.crowd import children_of
 
 RULES = default_rules()
 ROOT = Path(__file__).parents[2]
@@ -157,10 +164,77 @@ def test_what_python_parses_has_no_problem(size: int) -> None:
     assert syntax_problem(f"x = '{size * 'é'}'\n") is None
 
 
-def test_a_machine_that_ends_the_process_is_no_problem_of_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(python_syntax, "_LIMITED", "import os; os.kill(os.getpid(), 9)")
-    with pytest.raises(SupervisorError, match="was killed"):
+@pytest.mark.parametrize("ends", ["os.kill(os.getpid(), 9)", "os.kill(os.getpid(), 15)", "os.kill(os.getpid(), 2)"])
+@pytest.mark.parametrize("then", ["", "print('null')\n"], ids=["no answer", "half an answer"])
+def test_a_machine_that_ends_the_process_is_no_problem_of_the_text(
+    monkeypatch: pytest.MonkeyPatch, ends: str, then: str
+) -> None:
+    monkeypatch.setattr(python_syntax, "_LIMITED", f"import os\n{then}{ends}")
+    with pytest.raises(SupervisorError, match="no answer"):
         syntax_problem(10_000 * "x = 1\n")
+
+
+@pytest.mark.parametrize("start", ["raise ImportError('no module')", "print('', end='')", "1 +", "raise SystemExit(3)"])
+def test_a_python_that_does_not_start_is_no_problem_of_the_text(monkeypatch: pytest.MonkeyPatch, start: str) -> None:
+    monkeypatch.setattr(python_syntax, "_LIMITED", start)
+    with pytest.raises(SupervisorError, match="no answer"):
+        syntax_problem("x = 1\n")
+
+
+@pytest.mark.parametrize("end", ["SIGPROF", "SIGSEGV", "SIGABRT", "MemoryError"])
+def test_what_ends_the_process_for_its_time_stack_or_memory_is_too_much(
+    monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    kills = f"import os, signal; os.kill(os.getpid(), signal.{end})"
+    monkeypatch.setattr(python_syntax, "_LIMITED", "raise MemoryError" if end == "MemoryError" else kills)
+    found = syntax_problem("x = 1\n")
+    assert found is not None
+    assert found.is_too_much
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_of_a_worker_is_not_kept_as_a_failure_of_the_text(root: Path, stop: signal.Signals) -> None:
+    """As Ctrl-C in a terminal and a stop of a whole unit: the worker and all processes of its group get the signal."""
+    text = f"def forward(x, w, b):\n    return x\ny = [{28_000 * '(1, 2), '}]  # {uuid.uuid4()}\n"
+    source, paths = Source(text, "triton"), Paths(root)
+    (root / "scratch").mkdir(exist_ok=True)
+    met = list[int]()
+
+    def stops_the_group() -> None:
+        until = time.monotonic() + 20
+        while not met and time.monotonic() < until:
+            for pid in children_of(os.getpid()):
+                if b"PyCF_ONLY_AST" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    met.append(os.getpgid(pid))
+                    if met[0] == os.getpgid(0):
+                        os.kill(pid, stop)
+            time.sleep(0.005)
+
+    thread = threading.Thread(target=stops_the_group)
+    thread.start()
+    first = builds.build(source, RULES, paths)
+    thread.join()
+    assert met
+    assert met[0] != os.getpgid(0)
+    assert first.binary is not None
+    assert builds.build(source, RULES, paths).binary is not None
+
+
+def test_a_build_depends_on_the_limits_of_the_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+    toolchains = (DeviceSource("triton"), PythonModule(None))
+    before = [toolchain.fingerprint(RULES) for toolchain in toolchains]
+    monkeypatch.setattr(python_syntax, "_OF_A_BUILD", python_syntax._Limits(512 << 20, 1.0, 1000))
+    assert not set(before) & {toolchain.fingerprint(RULES) for toolchain in toolchains}
+
+
+@pytest.mark.parametrize("line", ["a\n", "a;a;a\n", "f(a, b=1)[c].d\n", "a < b < c\n", 'f"{a}{b!r:>{c}}"\n'])
+def test_the_largest_plain_texts_are_far_from_the_limits(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    """Half of them, so that a machine of half the speed says the same."""
+    most = python_syntax._OF_A_BUILD
+    half = python_syntax._Limits(most.memory_bytes // 2, most.processor_s / 2, most.frames)
+    monkeypatch.setattr(python_syntax, "_OF_A_BUILD", half)
+    assert syntax_problem(RULES.source.max_bytes // len(line) * line) is None
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What lies in the shared storage: sealed, and believed only under its seal."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def shelf(folder: Path) -> StorageShelf:
-    return StorageShelf(FileSystemStorage(folder, allow_overwrite=True))
+@pytest.fixture(params=[True, False], ids=["overwrites", "keeps what is there"])
+def shelf(folder: Path, request: pytest.FixtureRequest) -> StorageShelf:
+    """Storages of both kinds: Django's own for folders puts a new file beside one that is there unless it is told."""
+    return StorageShelf(FileSystemStorage(folder, allow_overwrite=request.param))
 
 
 def test_what_was_put_is_found(shelf: StorageShelf) -> None:
@@ -57,6 +59,27 @@ def test_another_sites_seal_counts_for_nothing(shelf: StorageShelf) -> None:
     shelf.put(KEY, b"a module")
     with override_settings(SECRET_KEY="another" * 6):
         assert shelf.get(KEY) is None
+
+
+def test_a_build_that_is_made_again_after_a_change_of_the_key_replaces_the_old_one(
+    shelf: StorageShelf, folder: Path
+) -> None:
+    shelf.put(KEY, b"a module")
+    with override_settings(SECRET_KEY="another" * 6):
+        for _ in range(3):
+            shelf.put(KEY, b"the same module")
+        assert shelf.get(KEY) == b"the same module"
+    assert [path.name for path in folder.rglob("*") if path.is_file()] == [KEY]
+
+
+def test_of_two_machines_that_put_a_build_at_once_one_leaves_a_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf = StorageShelf(FileSystemStorage(folder))
+    monkeypatch.setattr(shelf.storage, "delete", lambda name: None if name.endswith(KEY) else os.unlink(folder / name))
+    for _ in range(2):
+        shelf.put(KEY, b"a module")
+    assert [path.name for path in folder.rglob("*") if path.is_file()] == [KEY]
 
 
 def test_a_storage_that_is_away_costs_time_and_nothing_else() -> None:

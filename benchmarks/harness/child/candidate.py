@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from .enter import install_filter
 from .modules import load_functions
-from .shell import connect, open_calls, serve, set_threads
+from .shell import await_leave_to_load, connect, open_calls, serve, set_threads
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -20,6 +20,7 @@ def main(arguments: Sequence[str]) -> None:
     calls = open_calls(message)
     # Python ignores the signal for a file that grows too large, which would turn endless output into endless time
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    await_leave_to_load(link)
     if message["filter"]:
         install_filter(base64.b64decode(message["filter"]))
     functions = load_functions(message["binary"], message, link)

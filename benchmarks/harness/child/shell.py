@@ -43,6 +43,12 @@ def connect(arguments: Sequence[str]) -> Link:
     return Link(socket.socket(fileno=int(arguments[0])))
 
 
+def await_leave_to_load(link: Link) -> None:
+    """Until here no byte of the submission is in this process: if it ends before, that is a fault of the judge."""
+    link.send(ready=True)
+    link.receive()
+
+
 def tried(call: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T | Exception:
     """What `call` returns, or what it raised: others' code runs inside, and how it fails is an answer."""
     try:

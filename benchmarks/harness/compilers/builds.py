@@ -48,6 +48,13 @@ class Build:
         object.__setattr__(self, "log", clean_log(self.log))  # it quotes the source
         object.__setattr__(self, "problem", clean_text(self.problem))
 
+    def is_kept(self) -> bool:
+        """Whether its file is still there. If so, it stays for as long as a judging takes."""
+        if self.binary is None:
+            return True
+        note_use(self.binary.parent)
+        return self.binary.exists()
+
 
 def build(
     source: Source,
@@ -142,9 +149,9 @@ def _doubtful(folder: Path) -> Path:
 
 
 def _found(folder: Path, toolchain: Toolchain, shelf: Shelf | None) -> Build | None:
+    note_use(folder)
     found = _read(folder, toolchain) or _fetched(folder, toolchain, shelf)
     if found is not None:
-        note_use(folder)
         return found
     doubtful = _doubtful(folder)
     try:

@@ -13,7 +13,7 @@ from ..languages import LANGUAGES
 from ..rules import Rules
 from ..source import Source
 from .nvcc import cuda_folder
-from .python_syntax import syntax_problem
+from .python_syntax import limits_of_a_build, syntax_problem
 from .toolchain import MODULE, Compilation, Workshop
 
 _CALLS_NVCC = "tilelang"
@@ -28,7 +28,7 @@ class DeviceSource:
         self._language = language
 
     def fingerprint(self, rules: Rules) -> tuple[str, ...]:
-        return (self._language, sys.version)
+        return (self._language, sys.version, limits_of_a_build())
 
     def compile(self, source: Source, shop: Workshop) -> Compilation:
         (shop.folder / self.binary).write_text(source.text)

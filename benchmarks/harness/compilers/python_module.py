@@ -19,7 +19,7 @@ from ..sandbox.outbox import AnswerFile, NotTaken
 from ..source import Source
 from .gxx import Gxx
 from .nvcc import Nvcc
-from .python_syntax import syntax_problem
+from .python_syntax import limits_of_a_build, syntax_problem
 from .toolchain import MODULE, Compilation, KernelResources, Workshop, digest
 
 BUNDLE = f"{MODULE}.model"
@@ -42,7 +42,8 @@ class PythonModule:
 
     def fingerprint(self, rules: Rules) -> tuple[str, ...]:
         cuda = _cuda_fingerprint(self._target, rules)
-        return ("python", sys.version, self._target or "", *Gxx().fingerprint(rules), *cuda)
+        mine = ("python", sys.version, limits_of_a_build(), self._target or "")
+        return (*mine, *Gxx().fingerprint(rules), *cuda)
 
     def compile(self, source: Source, shop: Workshop) -> Compilation:
         bundle = shop.folder / BUNDLE

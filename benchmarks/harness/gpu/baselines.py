@@ -1,7 +1,6 @@
 """What torch.compile builds for a task on a GPU, prepared once per machine, and the peaks of that GPU."""
 
 import re
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,8 +8,9 @@ from typing import Any
 
 from ..compilers.builds import compiler_environment
 from ..errors import LacksMemory
+from ..measuring.answers import numbers_of
 from ..measuring.baselines import MachineLock, Preparation, PreparedBaseline, baseline_room, task_folder
-from ..measuring.contestants import Actor
+from ..measuring.contestants import Actor, WholeLimit
 from ..measuring.faults import first_line, may_lack_gpu_memory
 from ..measuring.memory import describe, overlay
 from ..source import Paths
@@ -116,23 +116,24 @@ class GpuPreparation(Preparation):
             failed.pop_all()
         return child
 
-    def _receive(self, child: Actor, timeout_s: float) -> dict[str, Any]:
-        """As ever, and hands the GPU over in between; waiting for it is not the child's time."""
-        while True:
-            began_s = time.monotonic()
-            message = super()._receive(child, timeout_s)
-            if message.get("room"):
-                free, total = message["room"]
-                self._room = (int(free), int(total))
-            if self.in_turns is None or "gpu" not in message:
-                return message
-            timeout_s -= time.monotonic() - began_s
-            if message["gpu"] != "wanted":
-                self._turn.close()
-                self._has_turn = False
-            else:
-                if not self._has_turn:
-                    self._turn.enter_context(self.in_turns(self.watcher))
-                    self._has_turn = True
-                    demand_room(self.gpu)  # a session may have come since
-                child.link.send(turn=True)
+    def _record(self, child: Actor, number: int, message: dict[str, Any]) -> None:
+        """And how much memory was left to it."""
+        super()._record(child, number, message)
+        if message.get("room"):
+            free, total = numbers_of(message, "room", 2, child.child)
+            self._room = (int(free), int(total))
+
+    def _note(self, child: Actor, message: dict[str, Any], limit: WholeLimit) -> None:
+        """Hands the GPU over in between; waiting for it is not the child's time."""
+        if self.in_turns is None or "gpu" not in message:
+            return
+        if message["gpu"] != "wanted":
+            self._turn.close()
+            self._has_turn = False
+            return
+        with limit.interrupted():
+            if not self._has_turn:
+                self._turn.enter_context(self.in_turns(self.watcher))
+                self._has_turn = True
+                demand_room(self.gpu)  # a session may have come since
+            child.link.send(turn=True)

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import Any
 
+from ..measuring.answers import rows_of
 from ..measuring.contestants import Actor
-from .word_times import is_worth
+from .word_times import demand_times, is_worth
 
 # There and back again, so that what changes meanwhile changes it for all of them. One more comes first and does not
 # count, as the first calls of a process take longer.
@@ -44,9 +45,13 @@ def contexts_of(actors: Mapping[str, Actor], receive: Callable[[Actor], dict[str
     for number in range(1 + _ROUNDS):
         for who in reversed([*actors]) if number % 2 else actors:
             actors[who].link.send(context=True)
-            for kind, told in receive(actors[who]).items():
+            answer, child = receive(actors[who]), actors[who].child
+            for kind, worth_us in calls[who].items():
+                told = rows_of(answer, kind, child)
+                for call in told:
+                    demand_times(call, child)
                 if number:
-                    calls[who][kind] += [float(call["call_us"]) for call in told if is_worth(call)]
+                    worth_us += [float(call["call_us"]) for call in told if is_worth(call)]
     if min(len(kinds["empty"]) for kinds in calls.values()) < _FEWEST:
         return Contexts()
     empty_us = {who: median(kinds["empty"]) for who, kinds in calls.items()}

@@ -292,8 +292,7 @@ class Crew:
         deadline_s = time.monotonic() + REFEREE_TIMEOUT_S
         for name, link in links.items():
             try:
-                while not link.receive(max(0.0, deadline_s - time.monotonic())).get("awake"):
-                    pass
+                _await_awake(link, deadline_s)
             except (TimeoutError, ProtocolError) as error:
                 log = clean_text(log_end(self.folder / f"{name}.log", _LOG_BYTES).decode(errors="replace"))
                 reason = f"the process {name} did not start: {error}"
@@ -384,6 +383,13 @@ def end_theirs(actors: Iterable[Actor]) -> None:
     ended = [_ended(child.kill) for child in children]
     if not all(ended):
         raise Stuck
+
+
+def _await_awake(link: Link, deadline_s: float) -> None:
+    while (left_s := deadline_s - time.monotonic()) > 0:
+        if link.receive(left_s).get("awake"):
+            return
+    raise TimeoutError("no message in time")
 
 
 def _ended(kill: Callable[[], None]) -> bool:

@@ -20,6 +20,7 @@ from statistics import median
 from typing import Any
 
 from ..errors import RefereeError
+from ..measuring.answers import numbers_of
 from ..measuring.contestants import Actor, CallResult
 from ..measuring.faults import Fault, death, failure, may_lack_gpu_memory
 from ..measuring.laps import Laps
@@ -47,6 +48,7 @@ from .word_times import (
     SAMPLED_MAX_US,
     Lateness,
     WordTimes,
+    demand_times,
     is_worth,
     surely_us,
 )
@@ -267,18 +269,17 @@ class Replay:
             executor.open({"code": code, "inputs_at": INPUTS_AT, "outputs_at": OUTPUTS_AT})
             shared.hand(executor, 2 * launch + 1, self.crew.pages[launch].fd)
         for executor in self.crew.executors:
-            message: dict[str, Any] = {}
-            while not message.get("serving"):
-                try:
-                    message = executor.receive(min(REFEREE_TIMEOUT_S, max(0.0, until_s - time.monotonic())))
-                except (TimeoutError, ProtocolError) as error:
-                    self._demand_time(until_s)
-                    why = "its device code cannot be loaded"
-                    raise NotReplayable(why, because=cause_of(executor.child)) from error
-                if "not_replayable" in message:
-                    why, number = str(message["not_replayable"])[:600], message.get("config")
-                    why = f"{why}; {_UNSEEN}" if self._is_unseen else why
-                    raise NotReplayable(why) if number is None else not_replayable(self.configs[number], why)
+            messages = executor.messages(min(REFEREE_TIMEOUT_S, until_s - time.monotonic()))
+            try:
+                message = next(item for item in messages if item.get("serving") or "not_replayable" in item)
+            except (TimeoutError, ProtocolError) as error:
+                self._demand_time(until_s)
+                why = "its device code cannot be loaded"
+                raise NotReplayable(why, because=cause_of(executor.child)) from error
+            if "not_replayable" in message:
+                why, number = str(message["not_replayable"])[:600], message.get("config")
+                why = f"{why}; {_UNSEEN}" if self._is_unseen else why
+                raise NotReplayable(why) if number is None else not_replayable(self.configs[number], why)
 
     def _demand_time(self, until_s: float) -> None:
         if time.monotonic() > until_s:
@@ -307,10 +308,9 @@ class Replay:
         for baseline, answer in [(item, self._receive(item)) for item in self.crew.baselines]:
             if "not_captured" in answer:
                 raise not_replayable(self.configs[number], f"its baseline: {answer['not_captured']}")
-            if "kernels" not in answer:
-                raise failed("a baseline failed", baseline.child)
+            kernels = numbers_of(answer, "kernels", len(functions), baseline.child)
             self.captured.kernels |= {
-                (function, number): n for function, n in zip(functions, answer["kernels"], strict=True)
+                (function, number): int(n) for function, n in zip(functions, kernels, strict=True)
             }
 
     def _try(self, who: str, number: int, choice: int) -> None:
@@ -450,11 +450,14 @@ class Replay:
         request: dict[str, Any] = {"config": config, "sets": list(sets), "step": step}
         try:
             actor.link.send(**request, **({} if theirs else {"function": function, "compared": compared}))
-            return actor.receive(self.timeout_s if theirs else REFEREE_TIMEOUT_S)
+            answer = actor.receive(self.timeout_s if theirs else REFEREE_TIMEOUT_S)
         except (TimeoutError, ProtocolError) as error:
             if theirs:
                 return {"gone": cause_of(actor.child)}
             raise failed("a baseline failed", actor.child) from error
+        if not theirs:
+            demand_times(answer, actor.child)
+        return answer
 
     def _receive(self, actor: Actor) -> dict[str, Any]:
         try:

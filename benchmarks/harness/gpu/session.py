@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import LacksMemory, RefereeError, SupervisorError
+from ..measuring.answers import number_of
 from ..measuring.contestants import Actor, CallResult
 from ..measuring.faults import Fault, may_lack_gpu_memory
 from ..measuring.laps import Laps
@@ -149,7 +150,7 @@ class GpuSession(Session[Actor]):
             shared = self._receive_memory()
             for launch, baseline in enumerate(crew.baselines):
                 shared.hand(baseline, 2 * launch)
-            loaded = [self._await_baseline(baseline, "loaded") for baseline in crew.baselines]
+            loaded = {item: self._await_baseline(item, "loaded") for item in crew.baselines}
             laps.end("baselines_loaded")
             self._capture_baselines(laps)
         self.is_alone, self._has_loaded, crew.has_met_a_submission = False, bool(candidates), bool(candidates)
@@ -158,12 +159,7 @@ class GpuSession(Session[Actor]):
                 self._warm(crew)
                 laps.end("warm")
             crew.end_warmer()
-            for launch, candidate in enumerate(candidates):
-                candidate.open(self._candidate_message(crew))
-                shared.hand(candidate, 2 * launch + 1)
-            STANDBY.refill(setting.order())
-            for candidate in candidates:
-                self._await_candidate(candidate, "loaded")
+            self._load(crew, candidates, shared)
             laps.end("candidates_loaded")
             if candidates:
                 self._begin_replay(crew, shared)
@@ -173,9 +169,18 @@ class GpuSession(Session[Actor]):
         if setting.control:
             self.canary()  # as in the judging; it takes memory for libraries
         waited_s = round(opened_s - crew.started_s, 1)
-        compile_s = round(max(float(message["compile_s"]) for message in loaded), 2)
+        compile_s = round(max(number_of(told, "compile_s", item.child) for item, told in loaded.items()), 2)
         load_s = {**laps.seconds, "of_it_torch_compile": compile_s}
         self.machine = {**self._referee.ask("describe"), "crew_waited_s": waited_s, "load_s": load_s}
+
+    def _load(self, crew: Crew, candidates: Sequence[Actor], shared: Shared) -> None:
+        for launch, candidate in enumerate(candidates):
+            candidate.open(self._candidate_message(crew))
+            shared.hand(candidate, 2 * launch + 1)
+        STANDBY.refill(self.setting.order())
+        self._let_load(candidates)
+        for candidate in candidates:
+            self._await_candidate(candidate, "loaded")
 
     def _capture_baselines(self, laps: Laps) -> None:
         """Before anything of the submission runs. In a control run they do what they did in the judging that failed."""

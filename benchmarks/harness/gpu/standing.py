@@ -182,6 +182,7 @@ class StandingGpuSession(GpuSession):
             self.candidate.open(self._candidate_message(crew))
             self._shared.hand(self.candidate, 1)
             self._refill()
+            self._let_load([self.candidate])
             self._await_candidate(self.candidate, "loaded")
             laps.end("candidate_loaded")
             self._begin_replay(crew, self._shared)

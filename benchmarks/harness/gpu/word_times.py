@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, NamedTuple, Self
 
+from ..measuring.answers import number_of, senseless
 from ..measuring.contestants import CallResult
 from ..measuring.tally import Contender
+from ..sandbox.isolation import Child
 
 _LEAST_US = 0.05
 # The third word may come so much later than after nothing, and in single calls than for baselines: the host queues it
@@ -73,6 +75,14 @@ class Lateness(NamedTuple):
 def is_worth(answer: Mapping[str, Any]) -> bool:
     """Whether the times of a call count; an answer that tells of a failure does."""
     return not answer.get("is_late") and answer.get("blind_us", 0.0) <= BLIND_MAX_US
+
+
+def demand_times(answer: Mapping[str, Any], child: Child) -> None:
+    """Raises RefereeError if a baseline's answer has not the times of a call."""
+    for name in (*MEASURED, "blind_us", "start_us"):
+        number_of(answer, name, child)
+    if not isinstance(answer.get("is_late"), bool):
+        raise senseless("is_late is neither true nor false", child)
 
 
 def surely_us(answer: Mapping[str, Any]) -> float:

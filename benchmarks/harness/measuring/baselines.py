@@ -7,6 +7,7 @@ may have held, nothing is stored. Peaks belong to the machine, not to a task, an
 
 import hashlib
 import json
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -16,19 +17,20 @@ from pathlib import Path
 from typing import Any
 
 from ..compilers.builds import compiler_environment
+from ..compilers.pruning import make_room, note_use
 from ..compilers.toolchain import torch_folder
 from ..errors import Cancelled, RefereeError
 from ..hosts.locks import file_lock, watched_file_lock
 from ..hosts.machine import Cores, Peaks
 from ..protocol import ProtocolError
 from ..rules import Rules
-from ..sandbox.deadlines import FairDeadline
 from ..sandbox.isolation import STEADY_HEAP, Room, child_code, inside
 from ..sandbox.outbox import Bounds, NotTaken, discard, scratch_folder, take_folder
 from ..sandbox.seccomp import builder_program, supported
 from ..source import Paths, Step, Watcher
 from ..tasks.spec import Config, TaskSpec
-from .contestants import Actor, Contestant
+from .answers import problem_of, senseless
+from .contestants import Actor, Contestant, WholeLimit
 from .last_words import failed
 from .memory import SharedMemory, describe, lay_out
 
@@ -36,8 +38,9 @@ MachineLock = Callable[[Watcher], AbstractContextManager[None]]
 LEFT_OUT = "left out of a quick check"
 _FORM = "3"  # of what is kept; another one is prepared anew
 _CACHE = Bounds(files=20_000, total_bytes=2 << 30, depth=12)  # of what torch.compile keeps of one task
-_OWN_TIME_S = 120.0  # for starting torch and its compiler, beside the configurations
-_LOOK_S = 0.5
+_OWN_TIME_S = 240.0  # for starting torch and its compiler, or for what needs no reference
+_PROBES = re.compile(r"probes-[0-9a-f]{24}")
+_BETWEEN_S = 30.0  # from one configuration to the next one
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,11 @@ class PreparedBaseline:
 
     cache: Path
     problems: tuple[str | None, ...]
+
+    def is_kept(self) -> bool:
+        """Whether they are still there. If so, they stay for as long as a judging takes."""
+        note_use(self.cache.parent)
+        return self.cache.exists()
 
 
 def baseline_room(task: Path, cache: Path, rules: Rules) -> Room:
@@ -91,6 +99,9 @@ class Preparation(ABC):
     problems: dict[int, str | None] = field(init=False)
 
     def __post_init__(self) -> None:
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
         self.problems = dict.fromkeys(range(len(self.configs)), LEFT_OUT) if self.quick else {}
 
     @abstractmethod
@@ -111,6 +122,7 @@ class Preparation(ABC):
     def turn(self, paths: Paths, lock: MachineLock) -> Iterator[None]:
         """Held around `compiled`, so that nobody else compiles the same; holds `lock` if something must be compiled."""
         waiting = Step(self.stage, "waiting", text="the baselines of the task are being compiled")
+        note_use(self._folder(paths))  # what is ready now is ready in an hour
         with ExitStack() as stack:
             if not self.is_ready(paths):
                 file = self._folder(paths).with_suffix(".lock")
@@ -123,6 +135,7 @@ class Preparation(ABC):
         """The compiled baselines of the task on this machine; compiles them if there are none. Raises RefereeError."""
         folder = self._folder(paths)
         if not self.is_ready(paths):
+            self._begin_anew()  # what was prepared with this may have gone since
             discard(folder)
             folder.mkdir(parents=True)
             with scratch_folder("prepare-", paths.scratch) as scratch:
@@ -131,6 +144,7 @@ class Preparation(ABC):
                 _taken(scratch / "cache", folder / "cache")
             problems = [self.problems[number] for number in range(len(self.configs))]
             _write(folder / "ready.json", {"problems": problems})
+            make_room(paths.baselines, spared=_is_small)
         return PreparedBaseline(folder / "cache", _problems(folder / "ready.json"))
 
     def _lacks_memory(self, problem: str) -> bool:
@@ -165,7 +179,7 @@ class Preparation(ABC):
         """In one child; a second one is needed only after a configuration that did not end."""
         while wanted := [number for number in range(len(self.configs)) if number not in self.problems]:
             with self._child(cache, log, wanted=wanted) as child:
-                self._follow(child)
+                self._follow(child, wanted)
 
     def _measured(self, paths: Paths) -> Peaks:
         with scratch_folder("peaks-", paths.scratch) as scratch:
@@ -174,11 +188,8 @@ class Preparation(ABC):
 
     def _asked(self, errand: str, scratch: Path) -> Any:
         """The answer of a child that sees a cache in `scratch` and loads no reference."""
-        message: dict[str, Any] = {}
         with self._child(scratch / "cache", scratch / "log", wanted=[], instead=errand) as child:
-            while not message.get(errand):
-                message = self._receive(child, _OWN_TIME_S)
-        return message[errand]
+            return self._heard(child, (errand,), _OWN_TIME_S)[errand]
 
     @contextmanager
     def _child(self, cache: Path, log: Path, *, wanted: list[int], instead: str = "") -> Iterator[Actor]:
@@ -192,13 +203,20 @@ class Preparation(ABC):
         finally:
             child.kill()
 
-    def _follow(self, child: Actor) -> None:
-        """Waits until the child has compiled everything or one configuration takes too long."""
-        message: dict[str, Any] = {}
-        while "prepared" not in message:
-            message = self._receive(child, _OWN_TIME_S)
-            if "compiling" in message and not self._compiles(child, int(message["compiling"])):
+    def _follow(self, child: Actor, wanted: Sequence[int]) -> None:
+        """Waits until the child has compiled everything or one configuration takes too long.
+
+        A stranger's reference runs in it. So it is heard in the order in which our code speaks, and what else it says
+        gives it no more time: all of it together takes no longer than its configurations and what lies between them.
+        """
+        limit_s = _OWN_TIME_S
+        for number in wanted:
+            if self._heard(child, ("compiling", "prepared"), limit_s).get("compiling") != number:
+                raise senseless("it compiles something else than it was asked for", child.child)
+            if not self._compiles(child, number):
                 return
+            limit_s = _BETWEEN_S
+        self._heard(child, ("prepared",), limit_s)
 
     def _compiles(self, child: Actor, number: int) -> bool:
         """Records the outcome; False if it did not end in time."""
@@ -206,28 +224,37 @@ class Preparation(ABC):
         self.watcher.on_step(Step(self.stage, "progress", done, total, "torch.compile builds its baseline"))
         timeout_s = self.rules.score.baseline_compile_timeout_s
         try:
-            self.problems[number] = self._receive(child, timeout_s)["problem"]
+            message = self._heard(child, ("compiled", "prepared"), timeout_s)
         except TimeoutError:
             self.problems[number] = f"torch.compile took more than {timeout_s:g} s"
             return False
+        self._record(child, number, message)
         return True
 
-    def _receive(self, child: Actor, timeout_s: float) -> dict[str, Any]:
-        """The child's next message; looks up meanwhile whether anybody still wants it.
+    def _record(self, child: Actor, number: int, message: dict[str, Any]) -> None:
+        if message.get("compiled") != number:
+            raise senseless("it has compiled something else than it was asked for", child.child)
+        self.problems[number] = problem_of(message, child.child)
+
+    def _heard(self, child: Actor, words: Sequence[str], limit_s: float) -> dict[str, Any]:
+        """The child's next message with one of the words; looks up meanwhile whether anybody still wants it.
 
         What is not compiled in time has no baseline on this machine from then on. So a child that others keep from
         working, such as a build that starts many processes, has more time.
         """
-        deadline = FairDeadline(child.child.work, timeout_s)
-        while True:
-            left_s = deadline.left_s
-            try:
-                return child.receive(min(_LOOK_S, max(0.01, left_s)) if left_s > 0 else _LOOK_S)
-            except TimeoutError:
-                if deadline.is_over():
-                    raise
-            if self.watcher.cancelled():
-                raise Cancelled
+        limit = WholeLimit(child.child.work, limit_s)
+        for message in child.messages_within(limit, self._demand_wanted):
+            if any(word in message for word in words):
+                return message
+            self._note(child, message, limit)
+        raise TimeoutError  # as the messages do by themselves
+
+    def _demand_wanted(self) -> None:
+        if self.watcher.cancelled():
+            raise Cancelled
+
+    def _note(self, child: Actor, message: dict[str, Any], limit: WholeLimit) -> None:  # noqa: B027 - most have nothing
+        """Does what the child asks for in between: nothing on a processor."""
 
 
 @dataclass(kw_only=True)
@@ -289,6 +316,11 @@ def _write(file: Path, data: dict[str, Any]) -> None:
     partial = file.with_suffix(".partial")
     partial.write_text(json.dumps(data))
     partial.replace(file)
+
+
+def _is_small(name: str) -> bool:
+    """The programs of `CpuPreparation.probes`: compiled once per machine, and no task has any of its own."""
+    return _PROBES.fullmatch(name) is not None
 
 
 def _place_of_torch() -> str:

@@ -10,8 +10,8 @@ means (`scores/scoring.py`).
 
 import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,15 @@ from numpy.typing import NDArray
 
 from ..errors import ChildSurvived, SupervisorError
 from ..protocol import Link, ProtocolError, Status, Word, make_links
+from ..sandbox.crowd import TreeWork
+from ..sandbox.deadlines import FairDeadline
 from ..sandbox.freezer import now_ns, scheduled
 from ..sandbox.isolation import Child, Room, python_argv, spawn
 from ..tasks.spec import Config
 from .memory import ControlPage, Layout, OutputMemory, Sample
 
 _POLLS_PER_LOOK = 4096
+_LOOK_S = 0.5
 _LATE_NS = 100_000  # from here on the queue wait is read; reading takes time, in which anybody could compute ahead
 
 
@@ -66,6 +69,33 @@ class CallResult:
     def time_us(self) -> float | None:
         """The time that counts: from the device's events if there are any, else from the supervisor's clock."""
         return self.wall_us if self.event_us is None else self.event_us
+
+
+class WholeLimit:
+    """The limit of all that a child says until something is done: each message that is no answer uses it up.
+
+    Who waits for a processor that others use has up to four times as long.
+    """
+
+    def __init__(self, work: Callable[[], TreeWork], limit_s: float) -> None:
+        self.limit_s = limit_s
+        self._work, self._deadline = work, FairDeadline(work, limit_s)
+
+    @contextmanager
+    def interrupted(self) -> Iterator[None]:
+        """Meanwhile it is us for whom the child waits."""
+        left_s = self._deadline.left_s
+        yield
+        self._deadline = FairDeadline(self._work, max(0.0, left_s))
+
+    def is_over(self) -> bool:
+        return self._deadline.is_over()
+
+    @property
+    def look_s(self) -> float:
+        """How long to wait for a message until the next look at everything else."""
+        left_s = self._deadline.left_s
+        return min(_LOOK_S, max(0.01, left_s)) if left_s > 0 else _LOOK_S
 
 
 class Actor:
@@ -126,6 +156,17 @@ class Actor:
         while (left_s := deadline - time.monotonic()) > 0:
             yield self.receive(left_s)
         raise TimeoutError(f"{timeout_s:g} s have passed")
+
+    def messages_within(self, limit: WholeLimit, look: Callable[[], None] = lambda: None) -> Iterator[dict[str, Any]]:
+        """The same for a child that computes on our behalf, as fair as `limit` is. `look` is called in between."""
+        while not limit.is_over():
+            look()
+            try:
+                message = self.receive(limit.look_s)
+            except TimeoutError:
+                continue
+            yield message
+        raise TimeoutError(f"{limit.limit_s:g} s have passed")
 
     def kill(self) -> None:
         if self._child is not None:

@@ -4,7 +4,7 @@ A log also holds warnings, such as that torch found no memory for one plan and t
 the process ended. Not covered: processes that a signal ended; they print nothing.
 """
 
-from ..errors import RefereeError
+from ..errors import NotAwake, RefereeError
 from ..sandbox.isolation import Child
 
 _LOG_BYTES, _ENDS_WITHIN_S = 4000, 0.2
@@ -37,8 +37,19 @@ def died_of(log: str) -> str:
 
 def failed(reason: str, child: Child) -> RefereeError:
     """The error for a process of ours that failed. If it has ended, what it died of belongs to the reason."""
+    reason, log = _told(reason, child)
+    return RefereeError(reason, log=log)
+
+
+def not_awake(what: str, child: Child, error: Exception) -> NotAwake:
+    """The error for a process that knows no submission yet: it ended, or did not answer in time."""
+    reason, log = _told(f"{what} did not start: {error}", child)
+    return NotAwake(reason, log=log)
+
+
+def _told(reason: str, child: Child) -> tuple[str, str]:
     log, has_ended = child.log_tail(_LOG_BYTES), child.wait(_ENDS_WITHIN_S) is not None
-    return RefereeError(with_cause(reason, log) if has_ended else reason, log=log)
+    return with_cause(reason, log) if has_ended else reason, log
 
 
 def cause_of(child: Child) -> str:

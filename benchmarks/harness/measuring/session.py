@@ -28,9 +28,9 @@ from ..sandbox.seccomp import builder_program, candidate_program, supported
 from ..tasks.spec import VALUES, Config, TaskSpec
 from . import baselines, used_up
 from .baselines import PreparedBaseline
-from .contestants import Actor, CallResult, Contestant
+from .contestants import Actor, CallResult, Contestant, WholeLimit
 from .faults import Fault, load_fault, slow_load
-from .last_words import failed
+from .last_words import failed, not_awake
 from .memory import SharedMemory, describe, lay_out
 from .used_up import Touched
 
@@ -217,6 +217,19 @@ class Session(ABC, Generic[ActorT]):
         """Of one call; the baselines have time to spare, since their lateness would be our fault."""
         return self.setting.rules.limits.call_s * (1 if who == "candidate" else 3)
 
+    def _let_load(self, candidates: Sequence[ActorT]) -> None:
+        """When all of them have all but the submission. Raises NotAwake: no process has seen anything of it yet.
+
+        None of them loads it before, so it has no way to end another one.
+        """
+        for candidate in candidates:
+            try:
+                self._heard(candidate, "ready", self.setting.rules.limits.setup_s)
+            except (TimeoutError, ProtocolError) as error:
+                raise not_awake("the process for the submission", candidate.child, error) from error
+        for candidate in candidates:
+            candidate.link.send(load=True)
+
     def _await_candidate(self, candidate: ActorT, word: str = "serving") -> None:
         """Waits until the candidate sends `word`; anything else is a Fault."""
         timeout_s = self.setting.rules.limits.setup_s
@@ -233,11 +246,14 @@ class Session(ABC, Generic[ActorT]):
 
     def _await_baseline(self, baseline: ActorT, word: str = "serving") -> dict[str, Any]:
         try:
-            while not (message := baseline.receive(REFEREE_TIMEOUT_S)).get(word):
-                pass
+            return self._heard(baseline, word, REFEREE_TIMEOUT_S)
         except (TimeoutError, ProtocolError) as error:
             raise failed("the baseline did not start", baseline.child) from error
-        return message
+
+    def _heard(self, actor: ActorT, word: str, limit_s: float) -> dict[str, Any]:
+        """The message with `word`, of a process without the submission; others give it no more time."""
+        messages = actor.messages_within(WholeLimit(actor.child.work, limit_s))
+        return next(message for message in messages if message.get(word))
 
     def _new_fill(self, config: int, distribution: str | None) -> Fill:
         return Fill(config, tuple(self._seed() for _ in range(self._sets[config])), distribution)
@@ -292,6 +308,7 @@ class CpuSession(Session[Contestant]):
         inputs.forbid_new_writers()
         for candidate in candidates:
             self._open_candidate(candidate, common)
+        self._let_load(candidates)
         for candidate in candidates:
             self._seat(candidate)
         for baseline, _ in self._casts:

@@ -43,6 +43,7 @@ class StandingSession(CpuSession):
             self._referee.ask("forget")
             self.candidate.start(self._candidate_room(), self._log)
             self._open_candidate(self.candidate, self._common())
+            self._let_load([self.candidate])
             self._seat(self.candidate)
         except BaseException as error:
             self._leave(error)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ..enter import install_filter
 from ..modules import load_functions
-from ..shell import connect
+from ..shell import await_leave_to_load, connect
 from .accelerator import exact_arithmetic
 from .asleep import sleep_until_called
 from .driver import Driver
@@ -30,6 +30,7 @@ def main(arguments: Sequence[str]) -> None:
     message = link.receive()
     memory = receive_memory(link, device, inputs_at=message["inputs_at"], outputs_at=message["outputs_at"])
     calls = open_calls(message, memory)
+    await_leave_to_load(link)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     packages = wake(message["binary"])
     loaded = listening(packages) if device.device.type == "cuda" else None
