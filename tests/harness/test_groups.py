@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -151,6 +152,34 @@ def test_a_group_of_version_2_has_all_limits(version_2: Path) -> None:
     assert group.has_overrun()
     group.end()
     assert not group.folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("oom", "killed", "has_overrun"), [(1, 1, True), (0, 1, False), (1, 0, False), (0, 0, False)], ids=str
+)
+def test_what_the_machine_has_ended_has_not_overrun_its_group(
+    version_2: Path, oom: int, killed: int, has_overrun: bool
+) -> None:
+    """Linux counts in `oom_kill` also whom it ended since the whole machine had no memory."""
+    group = groups.new_group(1 << 30, tasks=300)
+    assert group is not None
+    (group.folder / "memory.events").write_text(f"low 0\nhigh 0\nmax 3\noom {oom}\noom_kill {killed}\n")
+    assert group.has_overrun() == has_overrun
+
+
+@pytest.mark.parametrize(("most", "has_overrun"), [(1 << 30, True), (1 << 29, False)])
+def test_version_1_tells_whether_the_limit_was_reached(tmp_path: Path, most: int, has_overrun: bool) -> None:
+    (tmp_path / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
+    (tmp_path / "memory.max_usage_in_bytes").write_text(f"{most}\n")
+    assert groups.Group(tmp_path, 1 << 30, limits_tasks=False).has_overrun() == has_overrun
+
+
+def test_who_cannot_enter_its_group_ends_as_if_by_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a build is tried again, and its failure is not kept."""
+    monkeypatch.setattr(groups, "new_group", lambda *_: groups.Group(tmp_path / "gone", 1 << 30, limits_tasks=False))
+    ended, _ = run("print('done')", SMALL, tmp_path / "log")
+    assert ended == -signal.SIGKILL
+    assert "the sandbox could not be made" in (tmp_path / "log").read_text()
 
 
 def test_our_own_processes_make_room_in_a_folder_of_version_2(version_2: Path) -> None:

@@ -23,6 +23,16 @@ class _FilterProgram(ctypes.Structure):
 
 
 def main() -> None:
+    try:
+        prepare()
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"the sandbox could not be made: {error}\n")
+        os.kill(os.getpid(), signal.SIGKILL)  # as the machine ends processes: it is no failure of what would follow
+    os.execv(sys.argv[2], sys.argv[2:])  # noqa: S606 - this is the point of the file
+
+
+def prepare() -> None:
+    """All but the filters and mounts of bubblewrap."""
     plan = json.loads(sys.argv[1])
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if plan["adopts"]:  # so that nobody below it is lost to whoever ends it
@@ -38,7 +48,6 @@ def main() -> None:
         os.sched_setaffinity(0, plan["cores"])
     if plan["filter"]:
         install_filter(base64.b64decode(plan["filter"]))
-    os.execv(sys.argv[2], sys.argv[2:])  # noqa: S606 - this is the point of the file
 
 
 def install_filter(program: bytes) -> None:

@@ -22,6 +22,7 @@ _PREFIX = "kbench-"
 _OURS = "kbench"  # what is no sandbox, as version 2 allows processes in the leaves alone
 _TRIED_BYTES = 64 << 20
 _OWN_TASKS = 8  # bubblewrap, its first process, and the tools that set limits and then become something else
+_AT_ONCE_BYTES = 1 << 20  # so much a processor may take from a group before it is counted, and some more
 _REMOVED_WITHIN_S = 2.0  # the last processes are on their way out
 _LIMITS = (("memory.max", "memory.swap.max"), ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"))
 
@@ -40,9 +41,15 @@ class Group:
         return str(self.folder / "cgroup.procs")
 
     def has_overrun(self) -> bool:
-        """Whether Linux has ended a process of it because the group had reached its limit."""
-        words = [word for name in ("memory.events", "memory.oom_control") for word in _words(self.folder / name)]
-        return "oom_kill" in words and words[words.index("oom_kill") + 1] != "0"
+        """Whether Linux has ended a process of it because the group had reached its limit, not the machine."""
+        events = _numbers(self.folder / "memory.events") or _numbers(self.folder / "memory.oom_control")
+        is_full = events["oom"] != "0" if "oom" in events else self._was_full()
+        return is_full and events.get("oom_kill", "0") != "0"
+
+    def _was_full(self) -> bool:
+        """Of version 1, which does not always count how often the limit was reached."""
+        most = _words(self.folder / "memory.max_usage_in_bytes")
+        return bool(most) and self.memory_bytes is not None and int(most[0]) > self.memory_bytes - _AT_ONCE_BYTES
 
     def end(self) -> None:
         """Kills what is left in it, and removes it. One that cannot be removed yet is left to `home` of a later day."""
@@ -134,6 +141,11 @@ def _is_removed(folder: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+def _numbers(file: Path) -> dict[str, str]:
+    words = _words(file)
+    return dict(zip(words[::2], words[1::2], strict=True))
 
 
 def _words(file: Path) -> list[str]:
