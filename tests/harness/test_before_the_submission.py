@@ -17,7 +17,7 @@ import pytest
 from benchmarks.harness import Paths, Source, Verdict, default_rules, default_suites, find_task, judge
 from benchmarks.harness.child import candidate as on_processor
 from benchmarks.harness.compilers import builds
-from benchmarks.harness.errors import NotAwake
+from benchmarks.harness.errors import NotAwake, RefereeError
 from benchmarks.harness.gpu import session as of_gpus
 from benchmarks.harness.gpu.session import GpuSession
 from benchmarks.harness.measuring.baselines import CpuPreparation
@@ -70,6 +70,13 @@ def test_who_ends_before_it_has_the_submission_is_not_awake(kind: type[Any], say
         opening(kind)._let_load([Starting("one", [], *says)])
 
 
+def test_where_a_process_of_the_submission_has_run_a_judging_without_it_decides() -> None:
+    """As a Triton kernel is compiled by one of its own before; it may have taken all memory of the machine."""
+    with pytest.raises(RefereeError, match="a process for the submission did not start") as caught:
+        opening(GpuSession)._let_load([Starting("one", [])], has_run=True)
+    assert not isinstance(caught.value, NotAwake)
+
+
 def test_no_process_loads_the_submission_before_all_are_ready() -> None:
     """Else the submission could end the second one before that has loaded it, which would be told as our failure."""
     order: list[str] = []
@@ -89,7 +96,7 @@ def test_on_a_gpu_memory_is_handed_over_before_the_submission_is_loaded(monkeypa
     monkeypatch.setattr(of_gpus, "STANDBY", SimpleNamespace(refill=lambda _: None))
     shared = SimpleNamespace(hand=lambda actor, _: order.append(f"{actor._name} has memory"))
     actors = [Starting(name, order, {"ready": True}, {"loaded": True}) for name in ("one", "two")]
-    own._load(None, actors, shared)
+    own._load(None, actors, shared, has_run=False)
     handed = ["one opened", "one has memory", "two opened", "two has memory"]
     loading = ["one load", "two load", "one says loaded", "two says loaded"]
     assert order == [*handed, "one says ready", "two says ready", *loading]

@@ -22,7 +22,7 @@ from benchmarks.harness.gpu.session import GpuSession
 from benchmarks.harness.hosts.machine import Cores
 from benchmarks.harness.measuring import baselines, session
 from benchmarks.harness.measuring.baselines import CpuPreparation
-from benchmarks.harness.measuring.contestants import Actor
+from benchmarks.harness.measuring.contestants import Actor, WholeLimit
 from benchmarks.harness.measuring.session import CpuSession
 from benchmarks.harness.sandbox.crowd import TreeWork
 from benchmarks.harness.source import Watcher
@@ -237,3 +237,19 @@ def test_preparing_the_baselines_of_a_reference_that_speaks_itself_ends(
     finally:
         over.set()
     assert type(error) is ends_as, error
+
+
+def test_who_waits_for_a_turn_keeps_the_patience_of_who_waits_for_a_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit that is over by the clock, but not for who had no processor, is not over after a wait for the GPU."""
+    now_s = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    limit = WholeLimit(lambda: TreeWork(0.0, is_ready=True), 100)
+    now_s[0] = 150.0
+    assert not limit.is_over()
+    with limit.interrupted():
+        now_s[0] = 10_000.0
+    assert not limit.is_over()
+    now_s[0] += 249.0
+    assert not limit.is_over()
+    now_s[0] += 2.0
+    assert limit.is_over()

@@ -44,7 +44,7 @@ def connect(arguments: Sequence[str]) -> Link:
 
 
 def await_leave_to_load(link: Link) -> None:
-    """Until here no byte of the submission is in this process: if it ends before, that is a fault of the judge."""
+    """Until here no byte of the submission is in this process: it has no part in an end before that."""
     link.send(ready=True)
     link.receive()
 

@@ -155,11 +155,12 @@ class GpuSession(Session[Actor]):
             self._capture_baselines(laps)
         self.is_alone, self._has_loaded, crew.has_met_a_submission = False, bool(candidates), bool(candidates)
         with self._memory():
-            if setting.binary.suffix in PYTHON_SUFFIXES and candidates:
+            warms = setting.binary.suffix in PYTHON_SUFFIXES and bool(candidates)
+            if warms:
                 self._warm(crew)
                 laps.end("warm")
             crew.end_warmer()
-            self._load(crew, candidates, shared)
+            self._load(crew, candidates, shared, has_run=warms)
             laps.end("candidates_loaded")
             if candidates:
                 self._begin_replay(crew, shared)
@@ -173,12 +174,12 @@ class GpuSession(Session[Actor]):
         load_s = {**laps.seconds, "of_it_torch_compile": compile_s}
         self.machine = {**self._referee.ask("describe"), "crew_waited_s": waited_s, "load_s": load_s}
 
-    def _load(self, crew: Crew, candidates: Sequence[Actor], shared: Shared) -> None:
+    def _load(self, crew: Crew, candidates: Sequence[Actor], shared: Shared, *, has_run: bool) -> None:
         for launch, candidate in enumerate(candidates):
             candidate.open(self._candidate_message(crew))
             shared.hand(candidate, 2 * launch + 1)
         STANDBY.refill(self.setting.order())
-        self._let_load(candidates)
+        self._let_load(candidates, has_run=has_run)
         for candidate in candidates:
             self._await_candidate(candidate, "loaded")
 

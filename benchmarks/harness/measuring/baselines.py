@@ -137,10 +137,10 @@ class Preparation(ABC):
         if not self.is_ready(paths):
             self._begin_anew()  # what was prepared with this may have gone since
             discard(folder)
-            folder.mkdir(parents=True)
             with scratch_folder("prepare-", paths.scratch) as scratch:
                 self.begin(paths, scratch / "cache")
                 self._compile(scratch / "cache", scratch / "log")
+                folder.mkdir(parents=True)  # not before: an empty folder that nobody uses may be removed meanwhile
                 _taken(scratch / "cache", folder / "cache")
             problems = [self.problems[number] for number in range(len(self.configs))]
             _write(folder / "ready.json", {"problems": problems})

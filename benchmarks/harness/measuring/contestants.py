@@ -79,14 +79,14 @@ class WholeLimit:
 
     def __init__(self, work: Callable[[], TreeWork], limit_s: float) -> None:
         self.limit_s = limit_s
-        self._work, self._deadline = work, FairDeadline(work, limit_s)
+        self._deadline = FairDeadline(work, limit_s)
 
     @contextmanager
     def interrupted(self) -> Iterator[None]:
         """Meanwhile it is us for whom the child waits."""
-        left_s = self._deadline.left_s
+        began_s = time.monotonic()
         yield
-        self._deadline = FairDeadline(self._work, max(0.0, left_s))
+        self._deadline.wait(time.monotonic() - began_s)
 
     def is_over(self) -> bool:
         return self._deadline.is_over()

@@ -217,15 +217,18 @@ class Session(ABC, Generic[ActorT]):
         """Of one call; the baselines have time to spare, since their lateness would be our fault."""
         return self.setting.rules.limits.call_s * (1 if who == "candidate" else 3)
 
-    def _let_load(self, candidates: Sequence[ActorT]) -> None:
-        """When all of them have all but the submission. Raises NotAwake: no process has seen anything of it yet.
+    def _let_load(self, candidates: Sequence[ActorT], *, has_run: bool = False) -> None:
+        """When all of them have all but the submission. None of them loads it before, so none can end another one.
 
-        None of them loads it before, so it has no way to end another one.
+        If one is gone, raises NotAwake, as no process has seen anything of the submission yet. But if one of it
+        `has_run`, it may have taken the machine's memory: raises RefereeError, and a judging without it decides.
         """
         for candidate in candidates:
             try:
                 self._heard(candidate, "ready", self.setting.rules.limits.setup_s)
             except (TimeoutError, ProtocolError) as error:
+                if has_run:
+                    raise failed("a process for the submission did not start", candidate.child) from error
                 raise not_awake("the process for the submission", candidate.child, error) from error
         for candidate in candidates:
             candidate.link.send(load=True)

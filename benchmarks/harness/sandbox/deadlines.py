@@ -25,6 +25,10 @@ class FairDeadline:
         """By the clock; negative for who has more time."""
         return self._started_s + self._limit_s - time.monotonic()
 
+    def wait(self, seconds: float) -> None:
+        """So long it was us for whom the child waited."""
+        self._started_s += seconds
+
     def is_over(self) -> bool:
         if self.left_s > 0:
             return False
