@@ -237,6 +237,7 @@ NOT_READ = frozenset(
         "events/",
         "submissions/<uuid:code>/delete/",
         *(f"teams/<str:name>/{word}/" for word in ("answer", "delete", "invite", "leave", "members/<str:account>")),
+        "moderation/contest-entries/<int:pk>/",  # no contest has ended
         *(f"moderation/rejudge/<uuid:code>/{word}/" for word in ("cancel", "pause", "resume")),
         *(f"runs/<uuid:code>/{word}/" for word in ("fork", "pause", "resume", "stop")),
     }
