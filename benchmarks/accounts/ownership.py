@@ -86,9 +86,10 @@ def submission_delete(submission: Submission) -> None:
     if submission.origin == Origin.AGENT:
         raise Refused("The log of an agent run contains this source. You can make the submission private instead.")
     with transaction.atomic():
+        one = Submission.objects.filter(pk=submission.pk)
+        _hold(one)
         _refuse_paid(submission)
-        now = Submission.objects.filter(pk=submission.pk).first()
-        if now is not None:
+        if (now := one.first()) is not None:  # until it was held staff may have decided
             _refuse_decided(now)
         _boards_follow(_take_away([submission]))
 
@@ -106,8 +107,7 @@ def account_delete(user: User, *, keep_submissions: bool) -> None:
         going = mine.filter(visibility=Visibility.PRIVATE) if keep_submissions else mine.exclude(origin=Origin.AGENT)
         going = going.exclude(pk__in=quotas.paid_answers().values("pk"))
         gone = going | mine.filter(visibility=Visibility.PRIVATE)
-        _hold_what_is_judged(mine)
-        standings.boards_held(mine)
+        _hold(mine)
         unlisted = _unlist_what_is_under_review(mine)
         # read now: until the boards were held, one may have been made private or paid for
         taken_away = _take_away(list(gone))
@@ -152,23 +152,26 @@ def _refuse_paid(submission: Submission) -> None:
         raise Refused(PAID)
 
 
-def _hold_what_is_judged(mine: QuerySet[Submission]) -> None:
-    """Before the boards are held: a report holds its evaluation first and the boards after it.
+def _hold(mine: QuerySet[Submission]) -> None:
+    """Lock what is being judged and then the boards, as a report does, so that nobody decides about them meanwhile.
 
     Of all submissions, for any of them may be made private until the boards are held, and is deleted then.
     """
     unfinished = Evaluation.objects.filter(submission__in=mine).exclude(state__in=FINISHED)
     list(unfinished.select_for_update().order_by("pk").values_list("pk"))
+    standings.boards_held(mine)
 
 
 def _take_away(submissions: list[Submission]) -> list[Evaluation]:
-    """What had been judged of them; the boards do not follow yet. What staff have invalidated counts on all boards."""
+    """What had been judged of them, which are held; the boards do not follow yet.
+
+    What staff have invalidated counts on all boards.
+    """
     keys = [submission.pk for submission in submissions]
     for evaluation in Evaluation.objects.filter(submission__in=keys).exclude(state__in=FINISHED).order_by("pk"):
-        evaluation_cancel(evaluation, DELETED, by_author=True)  # a report, too, holds its evaluation before the boards
-    standings.boards_held(Submission.objects.filter(pk__in=keys))
+        evaluation_cancel(evaluation, DELETED, by_author=True)
     going = Submission.objects.filter(pk__in=keys)
-    submissions = list(going)  # until now staff may have decided
+    submissions = list(going)
     judged, decided = _judged(submissions), [item for item in submissions if reviews.is_invalidated(item)]
     about = [item for submission in decided for item in standings.on_each_board(submission)]
     unjudged = Evaluation.objects.filter(submission__in=decided, verdict="")

@@ -18,7 +18,7 @@ from django.db.models import Max, Q
 from django.utils import timezone
 
 from benchmarks.boards import confirmations, reviews, standings
-from benchmarks.boards.same_code import Name, of_one_person, own_names_of_many
+from benchmarks.boards.same_code import Name, names_of, of_one_person, own_names_of_many
 from benchmarks.boards.settled import Programs
 from benchmarks.judgings.moves import evaluation_cancel
 from benchmarks.services import Refused
@@ -26,7 +26,16 @@ from benchmarks.switches import switch_set
 
 from ..events import emit
 from ..extensions import extensions
-from ..models import Comment, ContestEntry, Evaluation, ModerationAction, RejudgeBatch, SiteSwitch, Submission
+from ..models import (
+    Comment,
+    ContestEntry,
+    Evaluation,
+    ModerationAction,
+    Refusal,
+    RejudgeBatch,
+    SiteSwitch,
+    Submission,
+)
 from ..notifications import telling
 from ..querysets import ActionQuerySet
 from ..states import FINISHED, ActionKind, Moderation, Switch
@@ -172,7 +181,8 @@ def _entries_follow(submission: Submission) -> None:
     """Write into entries of contests whether staff have taken them down, for all of its owner for its task.
 
     With a submission go all entries of the same program that its owner had, unless staff have confirmed them since.
-    Not covered: entries whose submissions have been deleted, and those of other people.
+    Also if it has been deleted: staff had invalidated what is remembered without a verdict. Not covered: entries whose
+    own submissions have been deleted, and those of other people.
     """
     mine, task = of_one_person(submission), submission.task_version.task_id
     submissions = Submission.objects.filter(mine or Q(pk=None))
@@ -182,15 +192,18 @@ def _entries_follow(submission: Submission) -> None:
     moderated = submissions.moderated().filter(task_version__task=task).order_by().values("pk")
     decided = ModerationAction.objects.filter(submission__in=moderated, kind__in=_OF_PROGRAMS).order_by("pk")
     last = {action.submission_id: action for action in decided}
-    invalidated = [action for action in last.values() if action.kind == ActionKind.INVALIDATE]
+    refused = Refusal.objects.filter(mine or Q(pk=None), verdict="", task_version__task=task)
     judgings = Evaluation.objects.filter(submission__in=[*last, *(item.pk for item in entered)])
     known = list(judgings.select_related("submission__method").defer("report"))
     own, names = own_names_of_many(known, {"task_version__task": task}), defaultdict[Any, set[Name]](set)
     for item in known:
         names[item.submission_id] |= own[item.pk]
+    made = [row for row in last.values() if row.kind == ActionKind.INVALIDATE]
+    invalidated = [(row.created, names[row.submission_id]) for row in made]
+    invalidated += [(row.finished, names_of(row, tokens=True)) for row in refused]
     down = []
     for one in entered:
-        found = [row.created for row in invalidated if not names[one.pk].isdisjoint(names[row.submission_id])]
+        found = [moment for moment, about in invalidated if not names[one.pk].isdisjoint(about)]
         if one.moderation != _OK or _is_unconfirmed(one, found):
             down.append(one.pk)
     entries = ContestEntry.objects.filter(submission__in=entered)

@@ -5,10 +5,12 @@ from importlib import import_module
 import pytest
 from django.apps import apps
 from django.contrib.auth.models import User
+from django.db.models import QuerySet
 from django.test import Client
 from django.utils import timezone
 
 from benchmarks.accounts import ownership
+from benchmarks.boards import standings
 from benchmarks.contests import results, running
 from benchmarks.judgings import moves
 from benchmarks.models import Contest, ContestEntry, Evaluation, ModerationAction, Submission
@@ -110,6 +112,36 @@ def test_the_same_program_submitted_again_takes_the_result_with_it(contest: Cont
     assert lines(contest) == HONEST
     decide(again, ActionKind.RESTORE, staff)
     assert lines(contest) == BOTH
+
+
+def test_what_staff_have_invalidated_counts_on_when_it_is_deleted(contest: Contest, staff: User) -> None:
+    again, other = (
+        factories.judged(factories.passing(1.5), owner=winner().owner, text=text).submission
+        for text in (CHEAT, "// other\nint z;")
+    )
+    decide(again, ActionKind.INVALIDATE, staff)
+    ownership.visibility_change(Submission.objects.get(pk=again.pk), Visibility.PRIVATE)
+    ownership.account_delete(User.objects.get(username="cheat"), keep_submissions=True)
+    assert not Submission.objects.filter(pk=again.pk).exists()
+    decide(Submission.objects.get(pk=other.pk), ActionKind.HIDE, staff)
+    assert lines(contest) == HONEST
+    decide(Submission.objects.get(contest_entries__score=9.0), ActionKind.CONFIRM, staff)
+    assert [place for _, place in lines(contest)] == [1, 2]
+
+
+def test_what_staff_invalidate_while_its_owner_deletes_it_is_not_deleted(
+    staff: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submission, held = factories.judged(factories.passing(9.0)).submission, standings.boards_held
+
+    def wait_for_staff(submissions: QuerySet[Submission]) -> None:
+        monkeypatch.undo()
+        decide(submission, ActionKind.INVALIDATE, staff)
+        held(submissions)
+
+    monkeypatch.setattr(standings, "boards_held", wait_for_staff)
+    with pytest.raises(Refused, match="Staff have invalidated"):
+        ownership.submission_delete(submission)
 
 
 def test_a_confirmation_afterwards_shows_the_result_again(contest: Contest, staff: User) -> None:
