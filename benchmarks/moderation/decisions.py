@@ -42,6 +42,7 @@ from ..states import FINISHED, ActionKind, Moderation, Switch
 
 REPORTS_PER_DAY = 20
 SUSPENDED = "The account was suspended."
+ENTRY_DECIDED = "Someone else has made a decision about this entry in the meantime. Look at it again."
 
 
 @dataclass(frozen=True)
@@ -125,19 +126,22 @@ def stays_invalidated(submission: Submission) -> bool:
     return now is not None and reviews.is_invalidated(now)
 
 
-def decide_entry(entry: ContestEntry, kind: ActionKind, *, by: User, reason: str, note: str = "") -> None:
+def decide_entry(entry: ContestEntry, kind: ActionKind, *, by: User, reason: str, seen: str, note: str = "") -> None:
     """Take a frozen result of a contest down (INVALIDATE) or show it again (RESTORE), whatever its owner does.
 
-    As long as its submission is there, that is decided about the submission. Raises Refused as `decide` does.
+    As long as its submission is there, that is decided about the submission, of which `seen` is as in `decide`. Raises
+    Refused as `decide` does, and where the entry is taken down or shown already.
     """
-    if entry.submission is not None:
-        decide(entry.submission, kind, by=by, reason=reason, note=note)
-        return
     takes_down = kind == ActionKind.INVALIDATE
+    if entry.taken_down == takes_down:
+        raise Refused(ENTRY_DECIDED)
+    if entry.submission is not None:
+        decide(entry.submission, kind, by=by, reason=reason, note=note, seen=seen)
+        return
     with transaction.atomic():
         before = ContestEntry.objects.filter(pk=entry.pk, submission=None, taken_down=not takes_down)
         if before.update(taken_down=takes_down) != 1:
-            raise Refused("Someone else has made a decision about this entry in the meantime. Look at it again.")
+            raise Refused(ENTRY_DECIDED)
         subject = f"entry {entry.pk} of the contest {entry.task.contest.slug}"
         log_action(kind, by, subject, public_reason=reason, private_note=note)
 

@@ -11,7 +11,7 @@ from django import forms
 from ..boards import confirmations
 from ..harness import Verdict
 from ..long_choices import LongSelect
-from ..models import Comment, DeviceKind, Method, RuleSet, Submission, Task
+from ..models import Comment, ContestEntry, DeviceKind, Method, RuleSet, Submission, Task
 from ..states import ActionKind, Moderation, Switch, TaskVersionStatus
 from . import decisions
 from .rejudging import Wanted
@@ -59,6 +59,27 @@ class DecisionForm(ReasonForm):
         self.fields["kind"] = forms.ChoiceField(
             label="Decision", widget=forms.RadioSelect, choices=[(kind, _WHAT_IT_DOES[kind]) for kind in kinds]
         )
+
+
+class EntryDecisionForm(ReasonForm):
+    """What the button of the page does with a frozen result, whatever others have decided since the page was made.
+
+    `seen` is where its submission was then; empty if that had been deleted.
+    """
+
+    kind = forms.ChoiceField(
+        choices=[(kind, kind.label) for kind in (ActionKind.INVALIDATE, ActionKind.RESTORE)], widget=forms.HiddenInput
+    )
+    seen = forms.ChoiceField(choices=Moderation.choices, required=False, widget=forms.HiddenInput)
+
+    def __init__(self, entry: ContestEntry, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.initial["kind"] = ActionKind.RESTORE if entry.taken_down else ActionKind.INVALIDATE
+        self.initial["seen"] = entry.submission.moderation if entry.submission else ""
+
+    @property
+    def takes_down(self) -> bool:
+        return bool(self["kind"].value() == ActionKind.INVALIDATE)
 
 
 class CommentDecisionForm(ReasonForm):

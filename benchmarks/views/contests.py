@@ -19,7 +19,7 @@ from benchmarks.contests import results, running, sealing
 from benchmarks.contests.forms import CancelForm, ContestForm
 from benchmarks.models import Contest
 from benchmarks.moderation import decisions
-from benchmarks.moderation.forms import ReasonForm
+from benchmarks.moderation.forms import EntryDecisionForm
 from benchmarks.services import Refused
 from benchmarks.states import ActionKind, ContestState
 
@@ -104,11 +104,12 @@ def contest_cancel(request: HttpRequest, slug: str) -> HttpResponse:
 def contest_entry(request: HttpRequest, pk: int) -> HttpResponse:
     """Takes a frozen result down or shows it again; its source is not shown, for it may be private."""
     entry = results.entry_for_staff(pk)
-    form = ReasonForm(request.POST or None)
+    form = EntryDecisionForm(entry, request.POST or None)
     if request.method == "POST" and form.is_valid():
-        kind = ActionKind.RESTORE if entry.taken_down else ActionKind.INVALIDATE
+        data = form.cleaned_data
+        words = {"reason": data["reason"], "note": data["note"], "seen": data["seen"]}
         try:
-            decisions.decide_entry(entry, kind, by=person(request), **form.cleaned_data)
+            decisions.decide_entry(entry, ActionKind(data["kind"]), by=person(request), **words)
         except Refused as error:
             form.add_error(None, str(error))
         else:

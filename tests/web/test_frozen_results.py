@@ -1,6 +1,7 @@
 """Staff take a frozen result of a contest down whatever its owner does with submission and account."""
 
 from importlib import import_module
+from typing import Any
 
 import pytest
 from django.apps import apps
@@ -55,10 +56,17 @@ def decide(submission: Submission, kind: ActionKind, staff: User) -> None:
     decisions.decide(submission, kind, by=staff, reason="It reads the answer.")
 
 
+def offered(client: Client, entry: ContestEntry) -> dict[str, Any]:
+    """What the button of the page sends."""
+    form = client.get(f"/moderation/contest-entries/{entry.pk}/").context["form"]
+    assert [field.name for field in form.hidden_fields()] == ["kind", "seen"]
+    return {**form.initial, "reason": "It reads the answer."}
+
+
 def press(client: Client, entry: ContestEntry) -> str:
     """What the button of the page says next."""
     path = f"/moderation/contest-entries/{entry.pk}/"
-    assert client.post(path, {"reason": "It reads the answer."}).status_code == 302
+    assert client.post(path, offered(client, entry)).status_code == 302
     return "Show it" if "Show it again" in client.get(path).content.decode() else "Take it down"
 
 
@@ -88,6 +96,30 @@ def test_staff_take_down_whose_submission_they_cannot_see(
     assert len(lines(contest)) == 2
     kinds = ModerationAction.objects.order_by("pk").values_list("kind", flat=True)
     assert list(kinds) == [ActionKind.INVALIDATE, ActionKind.RESTORE]
+
+
+@pytest.mark.parametrize("how", ["there", "left"])
+def test_a_button_that_is_pressed_twice_is_no_other_decision(contest: Contest, as_staff: Client, how: str) -> None:
+    entry = winner().contest_entries.get()
+    if how == "left":
+        ownership.account_delete(User.objects.get(username="cheat"), keep_submissions=False)
+    path, sent = f"/moderation/contest-entries/{entry.pk}/", offered(as_staff, entry)
+    assert as_staff.post(path, sent).status_code == 302
+    assert decisions.ENTRY_DECIDED in as_staff.post(path, sent).content.decode()
+    assert lines(contest) == HONEST
+    assert [line.kind for line in ModerationAction.objects.all()] == [ActionKind.INVALIDATE]
+
+
+def test_a_result_is_not_shown_again_by_who_has_not_seen_the_last_decision(
+    contest: Contest, staff: User, as_staff: Client
+) -> None:
+    decide(winner(), ActionKind.HIDE, staff)
+    entry = winner().contest_entries.get()
+    sent = offered(as_staff, entry)
+    decide(winner(), ActionKind.INVALIDATE, staff)
+    page = as_staff.post(f"/moderation/contest-entries/{entry.pk}/", sent)
+    assert "Someone else has made a decision about this submission" in page.content.decode()
+    assert lines(contest) == HONEST
 
 
 def test_nobody_else_sees_how_to_take_a_result_down(contest: Contest, as_owner: Client) -> None:
