@@ -7,7 +7,7 @@ import pytest
 from django.apps import apps
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
-from django.db.migrations import DeleteModel, RemoveField, RenameField, RenameModel
+from django.db.migrations import DeleteModel, RemoveField, RenameField, RenameModel, RunPython
 from django.db.migrations.loader import MigrationLoader
 from django.utils import timezone
 
@@ -24,6 +24,7 @@ from .test_timing_revisions import SAME, by, hidden
 # The first migration of each app that must let the processes before it go on.
 FIRST = {"benchmarks": "0044_contested_entries", "agents": "0008"}
 NAMES = sorted(key for key in MigrationLoader(None).disk_migrations if key[1] >= FIRST.get(key[0], "~"))
+APART = ("benchmarks", "0055")  # since then what alters a table and what writes rows are apart
 BEFORE = ("benchmarks", "0042_intervals_of_several")
 
 
@@ -43,6 +44,13 @@ def test_processes_of_before_find_every_column_that_they_read(name: tuple[str, s
     gone = (RemoveField, RenameField, DeleteModel, RenameModel)
     taken = [item for item in MigrationLoader(None).disk_migrations[name].operations if isinstance(item, gone)]
     assert not taken, "take it out of the state alone, with SeparateDatabaseAndState"
+
+
+@pytest.mark.parametrize("name", [key for key in NAMES if key >= APART], ids="/".join)
+def test_processes_of_before_wait_for_no_table_while_rows_are_written(name: tuple[str, str]) -> None:
+    migration = MigrationLoader(None).disk_migrations[name]
+    writes = {isinstance(item, RunPython) for item in migration.operations}
+    assert writes == {False} or (writes == {True} and not migration.atomic), "write them in a migration of their own"
 
 
 def _unfilled(model: object) -> set[str]:
@@ -105,7 +113,7 @@ def test_all_boards_of_a_task_are_written_anew_if_staff_have_decided_something_a
 
 
 def _marked() -> set[int]:
-    import_module("benchmarks.migrations.0055_boards_of_decisions").mark(apps, None)
+    import_module("benchmarks.migrations.0056_boards_of_decisions").mark(apps, None)
     return set(TaskVersion.objects.filter(boards_due=True).values_list("pk", flat=True))
 
 
