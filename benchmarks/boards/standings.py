@@ -254,7 +254,7 @@ def boards_marked(versions: Iterable[int]) -> None:
     """What the boards of task versions show is about to change; their rows are locked by that, in the order of keys."""
     keys = set(versions)
     if len(keys) > 1:  # an update alone locks them in whatever order it comes upon them
-        list(TaskVersion.objects.filter(pk__in=keys).select_for_update().order_by("pk").values_list("pk"))
+        _lock(TaskVersion.objects.filter(pk__in=keys))
     TaskVersion.objects.filter(pk__in=keys).update(boards_mark=uuid.uuid4())
 
 
@@ -263,8 +263,12 @@ def task_held(evaluation: Evaluation) -> None:
 
     What they show has not changed, and what was kept of them is used on.
     """
-    versions = TaskVersion.objects.filter(task=evaluation.task_version.task_id)
-    list(versions.select_for_update().order_by("pk").values_list("pk"))
+    _lock(TaskVersion.objects.filter(task=evaluation.task_version.task_id))
+
+
+def _lock(versions: QuerySet[TaskVersion]) -> None:
+    """In the order of keys, and as an update does, so that something can be submitted for them meanwhile."""
+    list(versions.select_for_update(no_key=True).order_by("pk").values_list("pk"))
 
 
 def boards_held(submissions: QuerySet[Submission]) -> None:

@@ -5,15 +5,16 @@ import time
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 from django.utils import timezone
 
 from benchmarks import services
 from benchmarks.accounts import ownership
+from benchmarks.boards import standings
 from benchmarks.catalogue.folders import spec_of
 from benchmarks.harness import Source
 from benchmarks.judgings import moves
-from benchmarks.models import BaselineResult, Evaluation, Standing
+from benchmarks.models import BaselineResult, Evaluation, Standing, TaskVersion
 from benchmarks.moderation import decisions
 from benchmarks.states import ActionKind, State, WorkerRole
 from tests.benchmarks.conftest import make_worker
@@ -106,6 +107,29 @@ def test_what_is_compiled_while_it_is_invalidated_puts_its_code_under_review(
 
     at_once(2, lambda number: (compiled, invalidate)[number]())
     assert Standing.objects.get().under_review
+
+
+@pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has one writer at a time")
+@pytest.mark.parametrize("how", ["compiled", "decided"])
+def test_something_is_submitted_while_the_boards_of_its_task_are_held(submit: Any, how: str) -> None:
+    first = submit()
+    version = first.task_version
+    columns = {name: getattr(version, name) for name in ("task", "definition", "reference_source")}
+    other = TaskVersion.objects.create(number=99, content_sha256="f" * 64, status="retired", **columns)
+    held, submitted = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with transaction.atomic():
+            standings.task_held(first) if how == "compiled" else standings.boards_marked([version.pk, other.pk])
+            held.set()
+            assert submitted.wait(10)
+
+    def submit_more() -> None:
+        assert held.wait(10)
+        submit(text="// more\n")
+        submitted.set()
+
+    at_once(2, lambda number: (hold, submit_more)[number]())
 
 
 def test_the_same_code_judged_by_many_at_once_pools_all_its_judgings(submit: Any, cpu: Any) -> None:
