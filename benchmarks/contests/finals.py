@@ -213,8 +213,7 @@ def begin(contest: Contest) -> None:
     contest.ruleset = ruleset
     hidden = sealing.opened(contest)
     tasks = {task.task_id: task for task in contest.tasks.select_related("task__suite")}
-    # what staff decide from now on is written into the entries, so it waits for them
-    boards_marked(TaskVersion.objects.filter(task__in=tasks).values_list("pk", flat=True))
+    _hold_boards(contest)
     for task in tasks.values():
         _make_final_version(task, hidden.get(task.task.path, {}))
     participants = {row.key: row for row in contest.participants.all()}
@@ -229,6 +228,15 @@ def begin(contest: Contest) -> None:
     for device_kind in contest.device_kinds.all():
         ContestSitting.objects.create(contest=contest, device_kind=device_kind)
         _queue(contest, Q(device_kind=device_kind))
+
+
+def _hold_boards(contest: Contest) -> None:
+    """Staff decide nothing about its tasks until the transaction ends: that is written into entries, in another order.
+
+    After evaluations have been locked, and before entries are.
+    """
+    tasks = contest.tasks.values("task")
+    boards_marked(TaskVersion.objects.filter(task__in=tasks).values_list("pk", flat=True))
 
 
 def _make_final_version(task: ContestTask, hidden: Any) -> None:
@@ -296,6 +304,7 @@ def _restart(contest: Contest, sitting: ContestSitting) -> None:
             return
         for final in _open_finals(contest).filter(device_kind=sitting.device_kind):
             evaluation_cancel(final, "The final judging started again with another worker.")
+        _hold_boards(contest)
         _queue(contest, Q(device_kind=sitting.device_kind))
 
 
@@ -315,6 +324,7 @@ def _is_in_question(entry: ContestEntry, final: Evaluation) -> bool:
 
 def freeze(contest: Contest) -> None:
     """Write the results down, so that nothing that happens to a judging later changes them, and tell participants."""
+    _hold_boards(contest)
     for entry in ContestEntry.objects.filter(task__contest=contest).select_related("final", "submission"):
         final = entry.final
         if final is None or entry.submission is None:

@@ -6,7 +6,9 @@ import logging
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db import connection
 from django.http import Http404
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from benchmarks import services
@@ -259,6 +261,33 @@ def test_a_sitting_begins_anew_where_its_worker_is_lost(contest, clock, judged, 
         pass
     running.advance()
     assert (state(contest), results.machines(contest)) == (ContestState.FINISHED, ["judge@elsewhere"])
+
+
+def test_no_decision_and_no_result_wait_for_each_other(contest, clock, judged, person, finish):
+    """Whoever writes entries holds the boards first, as a decision does."""
+    olga, speedups = person("olga"), {"// a\n": 2.0, "// b\n": 3.0}
+    begun(contest, clock, olga)
+    for text, speedup in speedups.items():
+        judged(owner=olga, speedup=speedup, text=text)
+    clock(START + timedelta(days=1))
+    running.advance()
+    finish(speedups)
+    clock(START + timedelta(days=1) + finals.LOST_AFTER + timedelta(seconds=1))
+    assert tables_written() == ["benchmarks_taskversion", "benchmarks_contestentry"]  # another worker begins
+    second = make_worker(name="judge@elsewhere")
+    while finish(speedups, by=second):
+        pass
+    assert tables_written() == ["benchmarks_taskversion", "benchmarks_contestentry"]
+    assert state(contest) == ContestState.FINISHED
+
+
+def tables_written():
+    """Which of the two an advance updates, by whichever comes first."""
+    with CaptureQueriesContext(connection) as caught:
+        running.advance()
+    updates = [query["sql"] for query in caught if query["sql"].startswith("UPDATE")]
+    found = [sql.split('"')[1] for sql in updates]
+    return [name for name in dict.fromkeys(found) if name in ("benchmarks_taskversion", "benchmarks_contestentry")]
 
 
 def test_moves_are_made_once_and_in_order(contest, clock, version):
