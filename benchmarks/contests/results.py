@@ -28,11 +28,12 @@ from ..models import (
     Task,
 )
 from ..querysets import counted, teams_of_member
-from ..states import FINISHED, ContestState, Visibility
+from ..states import FINISHED, ContestState, Moderation, Visibility
 from .finals import leaders
 
 Reader = User | AnonymousUser
 DELETED = "deleted account"
+_DOWN = Q(taken_down=True) | Q(submission__moderation__in=(Moderation.HIDDEN, Moderation.INVALIDATED))  # `is_down`
 
 
 @dataclass(frozen=True)
@@ -179,7 +180,7 @@ def _so_far(contest: Contest) -> Lines:
 
 def _frozen(contest: Contest) -> Lines:
     """The best of each participant that staff have not taken down, whatever has become of its submission."""
-    entries = ContestEntry.objects.filter(task__contest=contest, score__isnull=False, taken_down=False)
+    entries = ContestEntry.objects.filter(task__contest=contest, score__isnull=False).exclude(_DOWN)
     rows = entries.select_related("task", "participant__account", "participant__team", "submission", "final").order_by(
         counted().desc(), "pk"
     )
@@ -203,7 +204,7 @@ def name_of(participant: ContestParticipant) -> str:
 
 def taken_down(contest: Contest) -> list[tuple[str, ContestEntry]]:
     """What staff have taken down of its results, and whose each is."""
-    rows = ContestEntry.objects.filter(task__contest=contest, score__isnull=False, taken_down=True)
+    rows = ContestEntry.objects.filter(_DOWN, task__contest=contest, score__isnull=False)
     rows = rows.select_related("participant__account", "participant__team", "task__task__suite", "device_kind")
     return [(name_of(entry.participant), entry) for entry in rows]
 

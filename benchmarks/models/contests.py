@@ -11,7 +11,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.urls import reverse
 
-from ..states import ContestState
+from ..states import ContestState, Moderation
 from .evaluations import Evaluation, Worker
 from .submissions import Submission
 from .tasks import DeviceKind, RuleSet, Task, TaskVersion
@@ -141,6 +141,11 @@ class ContestEntry(models.Model):
 
     def __str__(self) -> str:
         return f"{self.participant}: {self.task}"
+
+    @property
+    def is_down(self) -> bool:
+        """Also if a process of before an upgrade has written the decision, about its own submission alone."""
+        return self.taken_down or (self.submission is not None and self.submission.moderation != Moderation.OK)
 
 
 class ContestSitting(models.Model):

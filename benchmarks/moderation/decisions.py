@@ -133,7 +133,7 @@ def decide_entry(entry: ContestEntry, kind: ActionKind, *, by: User, reason: str
     Refused as `decide` does, and where the entry is taken down or shown already.
     """
     takes_down = kind == ActionKind.INVALIDATE
-    if entry.taken_down == takes_down:
+    if entry.is_down == takes_down:
         raise Refused(ENTRY_DECIDED)
     if entry.submission is not None:
         decide(entry.submission, kind, by=by, reason=reason, note=note, seen=seen)

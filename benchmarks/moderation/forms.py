@@ -74,7 +74,7 @@ class EntryDecisionForm(ReasonForm):
 
     def __init__(self, entry: ContestEntry, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.initial["kind"] = ActionKind.RESTORE if entry.taken_down else ActionKind.INVALIDATE
+        self.initial["kind"] = ActionKind.RESTORE if entry.is_down else ActionKind.INVALIDATE
         self.initial["seen"] = entry.submission.moderation if entry.submission else ""
 
     @property

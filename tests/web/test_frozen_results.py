@@ -193,7 +193,18 @@ def test_somebody_else_is_not_taken_down_for_a_copy(contest: Contest, staff: Use
 def test_an_upgrade_leaves_out_what_was_taken_down_before(contest: Contest) -> None:
     Submission.objects.filter(pk=winner().pk).update(moderation=Moderation.INVALIDATED)
     import_module("benchmarks.migrations.0054_what_staff_have_taken_down").mark(apps, None)
+    ownership.account_delete(User.objects.get(username="cheat"), keep_submissions=False)
     assert lines(contest) == HONEST
+
+
+def test_what_a_process_of_before_an_upgrade_has_decided_counts(contest: Contest, as_staff: Client) -> None:
+    """It knows nothing of entries."""
+    Submission.objects.filter(pk=winner().pk).update(moderation=Moderation.INVALIDATED)
+    assert lines(contest) == HONEST
+    entry = winner().contest_entries.get()
+    assert f"/moderation/contest-entries/{entry.pk}/" in as_staff.get(contest.get_absolute_url()).content.decode()
+    assert press(as_staff, entry) == "Take it down"
+    assert lines(contest) == BOTH
 
 
 def test_what_is_hidden_and_shown_again_leaves_the_results_and_comes_back(contest: Contest, staff: User) -> None:
