@@ -10,9 +10,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
 from agents import moderation, selectors
-from benchmarks.moderation.forms import ReasonForm
+from benchmarks.moderation.forms import TurnForm
 from benchmarks.moderation.review import actions_about
 from benchmarks.services import Refused
+from benchmarks.states import ActionKind
 from benchmarks.views.parts.staff import person, staff_only
 
 
@@ -22,15 +23,15 @@ def moderate(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     run = selectors.run_of(request.user, code)
     key = request.GET.get("candidate", "")
     row = selectors.candidate_of(run, key) if key else None
-    form = ReasonForm(request.POST or None)
+    is_done = row.withheld if row else run.hidden
+    form = TurnForm(ActionKind.HIDE, ActionKind.RESTORE, request.POST or None, is_done=is_done)
     if request.method == "POST" and form.is_valid():
+        words = {"reason": form.cleaned_data["reason"], "note": form.cleaned_data["note"]}
         try:
             if row:
-                (moderation.show if row.withheld else moderation.withhold)(row, by=person(request), **form.cleaned_data)
+                (moderation.show if form.undoes else moderation.withhold)(row, by=person(request), **words)
             else:
-                (moderation.show_run if run.hidden else moderation.hide_run)(
-                    run, by=person(request), **form.cleaned_data
-                )
+                (moderation.show_run if form.undoes else moderation.hide_run)(run, by=person(request), **words)
         except Refused as error:
             form.add_error(None, str(error))
         else:

@@ -61,25 +61,31 @@ class DecisionForm(ReasonForm):
         )
 
 
-class EntryDecisionForm(ReasonForm):
-    """What the button of the page does with a frozen result, whatever others have decided since the page was made.
+class TurnForm(ReasonForm):
+    """One button that does something or undoes it: what it said on the page, whatever others have decided since."""
 
-    `seen` is where its submission was then; empty if that had been deleted.
-    """
+    kind = forms.ChoiceField(widget=forms.HiddenInput)
 
-    kind = forms.ChoiceField(
-        choices=[(kind, kind.label) for kind in (ActionKind.INVALIDATE, ActionKind.RESTORE)], widget=forms.HiddenInput
-    )
-    seen = forms.ChoiceField(choices=Moderation.choices, required=False, widget=forms.HiddenInput)
-
-    def __init__(self, entry: ContestEntry, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, does: ActionKind, undoes: ActionKind, *args: Any, is_done: bool, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.initial["kind"] = ActionKind.RESTORE if entry.is_down else ActionKind.INVALIDATE
-        self.initial["seen"] = entry.submission.moderation if entry.submission else ""
+        choices = [(kind, kind.label) for kind in (does, undoes)]
+        self.fields["kind"] = forms.ChoiceField(choices=choices, widget=forms.HiddenInput)
+        self.initial["kind"] = undoes if is_done else does
+        self._undoes = undoes
 
     @property
-    def takes_down(self) -> bool:
-        return bool(self["kind"].value() == ActionKind.INVALIDATE)
+    def undoes(self) -> bool:
+        return bool(self["kind"].value() == self._undoes)
+
+
+class EntryDecisionForm(TurnForm):
+    """About a frozen result; `seen` is where its submission was when the page was made, empty if it was deleted."""
+
+    seen = forms.ChoiceField(choices=Moderation.choices, required=False, widget=forms.HiddenInput)
+
+    def __init__(self, entry: ContestEntry, *args: Any) -> None:
+        super().__init__(ActionKind.INVALIDATE, ActionKind.RESTORE, *args, is_done=entry.is_down)
+        self.initial["seen"] = entry.submission.moderation if entry.submission else ""
 
 
 class CommentDecisionForm(ReasonForm):

@@ -15,7 +15,7 @@ from benchmarks import comments, selectors
 from benchmarks.boards import confirmations
 from benchmarks.models import SiteSwitch
 from benchmarks.moderation import decisions, review
-from benchmarks.moderation.forms import DecisionForm, ReasonForm, SwitchForm
+from benchmarks.moderation.forms import DecisionForm, SwitchForm, TurnForm
 from benchmarks.services import Refused
 from benchmarks.states import ActionKind, Switch
 
@@ -71,11 +71,11 @@ def submission(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
 @staff_only
 def account(request: HttpRequest, name: str) -> HttpResponse:
     found = review.account_named(name)
-    form = ReasonForm(request.POST or None)
+    form = TurnForm(ActionKind.BAN, ActionKind.UNBAN, request.POST or None, is_done=not found.is_active)
     if request.method == "POST" and form.is_valid():
-        turn = decisions.ban if found.is_active else decisions.unban
+        turn = decisions.unban if form.undoes else decisions.ban
         try:
-            turn(found, by=person(request), **form.cleaned_data)
+            turn(found, by=person(request), reason=form.cleaned_data["reason"], note=form.cleaned_data["note"])
         except Refused as error:
             form.add_error(None, str(error))
         else:

@@ -347,8 +347,14 @@ def test_decisions_are_public_have_a_reason_and_are_made_once(scenery: Scenery) 
     page = f"/runs/{scenery.run.code}/moderate/"
     assert client.post(page, {"reason": ""}).status_code == 200
     assert not Run.objects.get(pk=scenery.run.pk).hidden
-    assert client.post(page, {"reason": "Advertising.", "note": "told by mail"}).status_code == 302
-    assert client.post(f"{page}?candidate={scenery.row.key}", {"reason": "A secret."}).status_code == 302
+    of_candidate = f"{page}?candidate={scenery.row.key}"
+    for path, words in (
+        (page, {"reason": "Advertising.", "note": "told by mail"}),
+        (of_candidate, {"reason": "A secret."}),
+    ):
+        offered = {**client.get(path).context["form"].initial, **words}
+        assert client.post(path, offered).status_code == 302
+        assert "already" in client.post(path, offered).content.decode()  # the button pressed twice
     with pytest.raises(Refused, match="already withheld"):
         moderation.withhold(scenery.row, by=scenery.staff, reason="A secret.")
     with pytest.raises(Refused, match="already hidden"):

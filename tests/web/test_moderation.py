@@ -140,11 +140,14 @@ def test_the_queue_shows_what_is_held_back_and_why(as_staff, owner):
 
 def test_an_account_is_suspended_and_comes_back(as_staff, as_owner, owner):
     path = "/moderation/accounts/olga/"
-    assert as_owner.post(path, {"reason": "No."}).status_code == 403
-    as_staff.post(path, {"reason": "Sold its account."})
+    assert as_owner.post(path, {"kind": "ban", "reason": "No."}).status_code == 403
+    offered = {**as_staff.get(path).context["form"].initial, "reason": "Sold its account."}
+    as_staff.post(path, offered)
     assert not get_user_model().objects.get(username="olga").is_active
     assert "Log in" in as_owner.get("/").content.decode()
-    as_staff.post(path, {"reason": "A mistake."})
+    assert "already suspended" in as_staff.post(path, offered).content.decode()  # the button pressed twice
+    assert not get_user_model().objects.get(username="olga").is_active
+    as_staff.post(path, {**as_staff.get(path).context["form"].initial, "reason": "A mistake."})
     assert get_user_model().objects.get(username="olga").is_active
     assert as_staff.get("/moderation/accounts/nobody/").status_code == 404
 
