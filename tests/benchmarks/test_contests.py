@@ -241,30 +241,9 @@ def test_the_same_program_counts_once(contest, clock, judged, person):
     assert len(found) == 1
 
 
-def test_a_sitting_begins_anew_where_its_worker_is_lost(contest, clock, judged, person, finish):
-    olga, speedups = person("olga"), {"// a\n": 2.0, "// b\n": 3.0}
-    begun(contest, clock, olga)
-    for text, speedup in speedups.items():
-        judged(owner=olga, speedup=speedup, text=text)
-    clock(START + timedelta(days=1))
-    running.advance()
-    finish(speedups)
-    later = START + timedelta(days=1) + finals.LOST_AFTER + timedelta(seconds=1)
-    clock(later)
-    running.advance()
-    sitting = ContestSitting.objects.get()
-    assert (sitting.worker, sitting.restarts) == (None, 1)
-    waiting = Evaluation.objects.filter(contest_entry__isnull=False)
-    assert [row.state for row in waiting] == [State.QUEUED, State.QUEUED]  # also the one that was judged
-    second = make_worker(name="judge@elsewhere")
-    while finish(speedups, by=second):
-        pass
-    running.advance()
-    assert (state(contest), results.machines(contest)) == (ContestState.FINISHED, ["judge@elsewhere"])
-
-
-def test_no_decision_and_no_result_wait_for_each_other(contest, clock, judged, person, finish):
-    """Whoever writes entries holds the boards first, as a decision does."""
+@pytest.fixture
+def lost(contest, clock, judged, person, finish):
+    """Two finals of which one was judged, long after the worker of the sitting was seen last: what each text scores."""
     olga, speedups = person("olga"), {"// a\n": 2.0, "// b\n": 3.0}
     begun(contest, clock, olga)
     for text, speedup in speedups.items():
@@ -273,9 +252,27 @@ def test_no_decision_and_no_result_wait_for_each_other(contest, clock, judged, p
     running.advance()
     finish(speedups)
     clock(START + timedelta(days=1) + finals.LOST_AFTER + timedelta(seconds=1))
+    return speedups
+
+
+def test_a_sitting_begins_anew_where_its_worker_is_lost(contest, lost, finish):
+    running.advance()
+    sitting = ContestSitting.objects.get()
+    assert (sitting.worker, sitting.restarts) == (None, 1)
+    waiting = Evaluation.objects.filter(contest_entry__isnull=False)
+    assert [row.state for row in waiting] == [State.QUEUED, State.QUEUED]  # also the one that was judged
+    second = make_worker(name="judge@elsewhere")
+    while finish(lost, by=second):
+        pass
+    running.advance()
+    assert (state(contest), results.machines(contest)) == (ContestState.FINISHED, ["judge@elsewhere"])
+
+
+def test_no_decision_and_no_result_wait_for_each_other(contest, lost, finish):
+    """Whoever writes entries holds the boards first, as a decision does."""
     assert tables_written() == ["benchmarks_taskversion", "benchmarks_contestentry"]  # another worker begins
     second = make_worker(name="judge@elsewhere")
-    while finish(speedups, by=second):
+    while finish(lost, by=second):
         pass
     assert tables_written() == ["benchmarks_taskversion", "benchmarks_contestentry"]
     assert state(contest) == ContestState.FINISHED

@@ -84,7 +84,7 @@ class Talking(Actor):
         pass
 
 
-class Prepared(CpuPreparation):
+class PreparedOnce(CpuPreparation):
     """Of one configuration, by children that all talk in the same way."""
 
     says: tuple[dict[str, Any], ...] = ()
@@ -101,7 +101,7 @@ def prepared(*says: dict[str, Any], own_time_s: float = 0.5) -> dict[int, str | 
     rules, task = default_rules(), find_task(default_suites(), "mnist_linear_relu/forward")
     rules = replace(rules, score=replace(rules.score, baseline_compile_timeout_s=own_time_s))
     how = {"rules": rules, "watcher": Watcher(), "cores": Cores((0,), (1,))}
-    made = Prepared(task=task, configs=task.configs_for("cpu")[:2], **how)  # type: ignore[arg-type]
+    made = PreparedOnce(task=task, configs=task.configs_for("cpu")[:2], **how)  # type: ignore[arg-type]
     made.says = says
     made._compile(Path(), Path())
     return made.problems

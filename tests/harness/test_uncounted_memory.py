@@ -79,9 +79,9 @@ for at in range(100):
     libc.munmap(place, 4096)
 """
 FILTERS = f"""{LIBC}
-class Program(ctypes.Structure):
+class FilterProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("lines", ctypes.c_char_p))
-allow = Program(1, bytes.fromhex("060000000000ff7f"))
+allow = FilterProgram(1, bytes.fromhex("060000000000ff7f"))
 libc.prctl(38, 1, 0, 0, 0)
 for _ in range(10):
     held_bytes += (libc.prctl(22, 2, ctypes.byref(allow), 0, 0) == 0) << 20

@@ -72,18 +72,18 @@ class _Size:
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _Stored:
     used_s: float
     size: _Size
     place: Path
 
 
-def _known(cache: Path, spared: Callable[[str], bool]) -> Iterator[_Kept]:
+def _known(cache: Path, spared: Callable[[str], bool]) -> Iterator[_Stored]:
     """All that is kept. What another process removes meanwhile counts nothing."""
     for entry in os.scandir(cache):
         with suppress(OSError):
             if entry.is_dir(follow_symlinks=False) and not spared(entry.name):
-                yield _Kept(entry.stat(follow_symlinks=False).st_mtime, _size(entry.path), Path(entry.path))
+                yield _Stored(entry.stat(follow_symlinks=False).st_mtime, _size(entry.path), Path(entry.path))
 
 
 def _size(folder: str) -> _Size:

@@ -42,7 +42,7 @@ class Group:
 
     def has_overrun(self) -> bool:
         """Whether Linux has ended a process of it because the group had reached its limit, not the machine."""
-        events = _numbers(self.folder / "memory.events") or _numbers(self.folder / "memory.oom_control")
+        events = _pairs(self.folder / "memory.events") or _pairs(self.folder / "memory.oom_control")
         is_full = events["oom"] != "0" if "oom" in events else self._was_full()
         return is_full and events.get("oom_kill", "0") != "0"
 
@@ -52,7 +52,7 @@ class Group:
         return bool(most) and self.memory_bytes is not None and int(most[0]) > self.memory_bytes - _AT_ONCE_BYTES
 
     def end(self) -> None:
-        """Kills what is left in it, and removes it. One that cannot be removed yet is left to `home` of a later day."""
+        """Kills what is left in it, and removes it. If that fails, a process that starts after this one removes it."""
         with suppress(OSError):
             (self.folder / "cgroup.kill").write_text("1")
         until = time.monotonic() + _REMOVED_WITHIN_S
@@ -143,7 +143,7 @@ def _is_removed(folder: Path) -> bool:
     return True
 
 
-def _numbers(file: Path) -> dict[str, str]:
+def _pairs(file: Path) -> dict[str, str]:
     words = _words(file)
     return dict(zip(words[::2], words[1::2], strict=True))
 
