@@ -43,10 +43,10 @@ def run(tmp_path: Path) -> Run:
     return start
 
 
-def install(code: str, *, gpu: bool = False) -> str:
-    """Code that locks itself in as a candidate does, then runs `code`."""
+def install(code: str, *, gpu: bool = False, before: str = "") -> str:
+    """Code that runs `before`, locks itself in as a candidate does, then runs `code`."""
     folder = isolation.CHILD_FOLDER
-    load = f"import sys; sys.path.insert(0, {str(folder)!r}); import enter"
+    load = f"import sys; sys.path.insert(0, {str(folder)!r}); import enter\n{before}"
     return f"{load}\nenter.install_filter({candidate_program(gpu=gpu)!r})\n{code}"
 
 
@@ -249,6 +249,17 @@ def test_a_candidate_dies_of_what_an_honest_kernel_never_does(run: Run, code: st
 )
 def test_a_candidate_may_start_threads_and_survives_a_refused_request(run: Run, code: str) -> None:
     assert run(install(code), candidate_room()) == (0, "ran\n")
+
+
+def test_a_thread_from_before_the_filter_obeys_it_too(run: Run) -> None:
+    """A submission can write into the memory of threads that a driver has started, so choose what they call."""
+    waits = "import os, threading, time\nis_in = threading.Event()\ndef work(): is_in.wait(); os.fork()\n"
+    thread = f"{waits}threading.Thread(target=work).start()\n"
+    for gpu in (False, True):
+        ended, text = run(
+            install("is_in.set(); time.sleep(5); print('lives')", gpu=gpu, before=thread), candidate_room()
+        )
+        assert (ended, text) == (-signal.SIGSYS, "")
 
 
 SYSCALLS = "import ctypes; c = ctypes.CDLL(None, use_errno=True); call = c.syscall; call.restype = ctypes.c_long\n"

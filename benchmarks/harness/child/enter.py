@@ -7,6 +7,7 @@ Not covered: namespaces and mounts, which bubblewrap does after this.
 
 import base64
 import ctypes
+import errno
 import json
 import os
 import resource
@@ -14,8 +15,9 @@ import signal
 import sys
 from contextlib import suppress
 
-_PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 22, 36, 38
-_SECCOMP_MODE_FILTER = 2
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
+_SECCOMP = {"x86_64": 317, "aarch64": 277}  # the number of the system call
+_SECCOMP_SET_MODE_FILTER, _FOR_ALL_THREADS = 1, 1
 
 
 class _FilterProgram(ctypes.Structure):
@@ -51,10 +53,19 @@ def prepare() -> None:
 
 
 def install_filter(program: bytes) -> None:
-    """From here on this process, its threads and its children obey `program` (classic BPF). Cannot be undone."""
+    """From here on this process, all its threads and its children obey `program` (classic BPF). Cannot be undone.
+
+    Threads that a library has started before obey it as well: others of the process could write what they run next.
+    Raises OSError if one of them has a filter of its own.
+    """
     prctl(_PR_SET_NO_NEW_PRIVS, 1)
     argument = _FilterProgram(len(program) // 8, program)
-    prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(argument))
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall.restype = ctypes.c_long
+    number = ctypes.c_long(_SECCOMP[os.uname().machine])
+    answer = libc.syscall(number, _SECCOMP_SET_MODE_FILTER, _FOR_ALL_THREADS, ctypes.byref(argument))
+    if answer != 0:  # a positive one is a thread that could not be given it
+        raise OSError(ctypes.get_errno() if answer < 0 else errno.ESRCH, "the filter of system calls was refused")
 
 
 def prctl(option: int, *values: int) -> None:
