@@ -175,14 +175,13 @@ class _Work:
 
     def _read(self, binary: Path, launched: Collection[str]) -> Listings:
         given = (self.track.rules, self.track.paths, self.watcher.cancelled)
-        if isinstance(self.track, GpuTrack):
-            if self.source.language != "cuda":
-                return Listings(missing=("no PTX and SASS: only CUDA builds contain them",))
-            return read_gpu_build(binary, launched, *given)
-        if self.source.language != "cpp":
+        on_gpu = isinstance(self.track, GpuTrack)
+        if on_gpu and self.source.language != "cuda":
+            return Listings(missing=("no PTX and SASS: only CUDA builds contain them",))
+        if not on_gpu and self.source.language != "cpp":
             return Listings(missing=("no assembly: only C++ sources are compiled ahead",))
-        with self.track.build_lock(self.watcher):
-            return read_cpp_source(self.source, *given)
+        with self.track.build_lock(self.watcher):  # tools that read a stranger's build take processors, too
+            return read_gpu_build(binary, launched, *given) if on_gpu else read_cpp_source(self.source, *given)
 
     def _config(
         self, config: Config, kernels: Sequence[KernelProfile], peaks: Peaks | None, reading: Listings

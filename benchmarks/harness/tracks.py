@@ -29,7 +29,7 @@ from .gpu.pool import pool_library
 from .gpu.session import GpuSession, GpuSetting
 from .gpu.standing import GpuSessionKeeper
 from .gpu.watching import Watching
-from .hosts.locks import HOST_IS_BUSY, build_lock, host_build_lock, machine_lock
+from .hosts.locks import HOST_IS_BUSY, build_lock, gpu_lock, host_build_lock, machine_lock
 from .hosts.machine import divide_cores, machine_record
 from .hosts.processors import processor
 from .languages import device_classes
@@ -51,7 +51,6 @@ from .tasks.spec import Config, TaskSpec
 _RATES = ("copy_gb_per_s", "gemm_tflops")
 _CANARIES = 2  # at either end, where a verdict may depend on them: not of what is replayed
 AHEAD_PLACES = 2  # jobs that build ahead at the same time
-_GPU_IS_BUSY = "another submission is being judged on this GPU"
 TrackFindings = tuple[tuple[ConfigReport, ...], dict[str, Any]]
 
 
@@ -279,17 +278,10 @@ class GpuTrack(Track):
 
     def prepare_lock(self, watcher: Watcher) -> AbstractContextManager[None]:
         """What torch.compile builds for a GPU is tried there."""
-        return self._lock("prepare", watcher)
+        return gpu_lock(self.gpu.uuid, "prepare", watcher)
 
     def lock(self, watcher: Watcher) -> AbstractContextManager[None]:
-        return self._lock("load", watcher)
-
-    @contextmanager
-    def _lock(self, stage: str, watcher: Watcher) -> Iterator[None]:
-        """Host code of a submission may keep all processors busy, so nothing is timed on them meanwhile."""
-        name = f"gpu-{self.gpu.uuid}"
-        with machine_lock(name, _GPU_IS_BUSY, stage, watcher), host_build_lock(stage, watcher, kind="gpu"):
-            yield
+        return gpu_lock(self.gpu.uuid, "load", watcher)
 
     def preparation(
         self, task: TaskSpec, watcher: Watcher, *, stage: str, quick: bool = False, in_turns: bool = False
@@ -468,7 +460,7 @@ def room_with_gpu(room: Room, device: str, paths: Paths) -> Iterator[tuple[Room,
     if not found:
         raise UsageError(f"there is no GPU {device!r} here")
     gpu = found[0]
-    with machine_lock(f"gpu-{gpu.uuid}", _GPU_IS_BUSY, "naive", NOBODY):
+    with gpu_lock(gpu.uuid, "naive", NOBODY):
         yield on_gpu(room, gpu, bytecode_folder(paths)), "cuda" if gpu.accelerator == "cuda" else "cpu"
 
 

@@ -102,19 +102,19 @@ def test_runs_on_a_gpu_that_nobody_judges_on_meanwhile(
     gpu = Gpu("host:0", "Stand-in", "host-0", "none", 8 << 30, "sm_90", (), accelerator="host")
     held: list[str] = []
 
-    def lock(name: str, *_: object) -> AbstractContextManager[None]:
-        held.append(name)
+    def lock(uuid: str, *_: object) -> AbstractContextManager[None]:
+        held.append(uuid)
         return nullcontext()
 
     monkeypatch.setattr(tracks, "gpus", lambda: (gpu,))
-    monkeypatch.setattr(tracks, "machine_lock", lock)
+    monkeypatch.setattr(tracks, "gpu_lock", lock)
     case = read_case(FOLDER / name)
     task = find_task(default_suites(), case.task)
     small = replace(task, configs={"cuda": task.configs_for("cpu"), "cpu": ()})
     binary = compile_source(case.source(), task, rules, paths).binary
     assert binary is not None
     found = opinion(small, binary, rules, paths, device=Device("host:0", gpu.kind, gpu.title, "cuda"))
-    assert (found.said, held) == (said, ["gpu-host-0"])
+    assert (found.said, held) == (said, ["host-0"])
 
 
 def test_a_gpu_that_is_not_here_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

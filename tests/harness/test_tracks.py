@@ -12,7 +12,9 @@ import pytest
 
 from benchmarks.harness import Paths, Rules, UsageError, Verdict, default_suites, find_task, tracks
 from benchmarks.harness.errors import SupervisorError
+from benchmarks.harness.foreign import examine
 from benchmarks.harness.gpu.discovery import Gpu
+from benchmarks.harness.hosts import locks
 from benchmarks.harness.hosts.locks import open_shared, try_lock
 from benchmarks.harness.measuring.calls import CANDIDATE, ConfigTally
 from benchmarks.harness.measuring.contestants import CallResult
@@ -20,6 +22,7 @@ from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.measuring.session import NOTHING
 from benchmarks.harness.protocol import Status
 from benchmarks.harness.report import ConfigReport
+from benchmarks.harness.sandbox.isolation import Room
 from benchmarks.harness.source import Watcher
 from benchmarks.harness.tasks.spec import Config, TaskSpec
 from benchmarks.harness.tracks import CpuTrack, GpuTrack, open_track
@@ -98,7 +101,7 @@ def test_one_gpu_is_judged_on_at_a_time_and_the_other_beside_it(
         names.append(name)
         return nullcontext()
 
-    monkeypatch.setattr(tracks, "machine_lock", lock)
+    monkeypatch.setattr(locks, "machine_lock", lock)
     for one in (track, track, GpuTrack(GPUS[1], rules, track.paths)):
         with one.lock(Watcher()), one.build_lock(Watcher()):
             pass
@@ -115,7 +118,15 @@ def test_nothing_is_timed_on_the_processors_beside_a_gpu_and_its_builds(
         with open_shared("kbench-cpu.lock") as lock:
             return try_lock(lock)
 
-    for lock in (track.lock, track.build_lock, track.prepare_lock):
+    examined = SimpleNamespace(gpu=GPUS[0], waited_s=0.0)
+
+    def examination(_: Watcher) -> Any:
+        return examine._Work._gpu_alone(examined)
+
+    def usual_script(_: Watcher) -> Any:
+        return tracks.room_with_gpu(Room({}), GPUS[0].name, track.paths)
+
+    for lock in (track.lock, track.build_lock, track.prepare_lock, examination, usual_script):
         assert can_be_timed()
         with lock(Watcher()):
             assert not can_be_timed()

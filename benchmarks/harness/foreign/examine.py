@@ -20,7 +20,7 @@ from ..gpu.bytecode import bytecode_folder
 from ..gpu.capacity import judging_bytes, told
 from ..gpu.crew import gpu_filter, on_gpu
 from ..gpu.discovery import Gpu, gpus
-from ..hosts.locks import host_build_lock, machine_lock
+from ..hosts.locks import gpu_lock, host_build_lock
 from ..protocol import Link, ProtocolError, make_links
 from ..sandbox.isolation import Child, Room, child_code, inside, python_argv, spawn
 from ..sandbox.seccomp import builder_program, supported
@@ -225,7 +225,7 @@ class _Work:
             yield
             return
         started_s = time.monotonic()
-        with machine_lock(f"gpu-{self.gpu.uuid}", "the GPU is in use", "examine", NOBODY):
+        with gpu_lock(self.gpu.uuid, "examine", NOBODY):
             self.waited_s = time.monotonic() - started_s
             yield
 

@@ -19,6 +19,7 @@ from ..errors import Cancelled, SupervisorError
 from ..source import Step, Watcher
 
 HOST_IS_BUSY = "another submission is being timed or built on this machine"
+_GPU_IS_BUSY = "another submission is being judged on this GPU"
 _POLL_S = 0.2
 _SHARED = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW  # everybody may put links into a temporary folder
 
@@ -55,6 +56,13 @@ def build_lock(
 def host_build_lock(stage: str, watcher: Watcher, *, kind: str = "build") -> AbstractContextManager[None]:
     """As many of a `kind` at a time as there are processors, and no timing on them meanwhile."""
     return build_lock("cpu", HOST_IS_BUSY, stage, watcher, places=len(os.sched_getaffinity(0)), kind=kind)
+
+
+@contextmanager
+def gpu_lock(uuid: str, stage: str, watcher: Watcher) -> Iterator[None]:
+    """One at a time on a GPU, and no timing on the processors meanwhile: host code may keep all of them busy."""
+    with machine_lock(f"gpu-{uuid}", _GPU_IS_BUSY, stage, watcher), host_build_lock(stage, watcher, kind="gpu"):
+        yield
 
 
 @contextmanager
