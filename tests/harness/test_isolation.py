@@ -330,13 +330,15 @@ def test_a_candidate_cannot_hide_which_memory_it_touches(run: Run) -> None:
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of x86-64")
-def test_a_call_that_nobody_has_listed_does_not_exist_for_a_candidate_or_a_builder(run: Run) -> None:
+def test_a_call_that_nobody_has_listed_does_not_exist(run: Run) -> None:
     known = {number for number, _ in NUMBERS.values()}
     probes = {335, 336}  # of the kernel's tracer, which filters do not see; called by anyone else they end the process
     other = [number for number in range(600) if number not in known | probes]
     tried = f"{SYSCALLS}print([n for n in {other} if call(n, 0, 0, 0) != -1 or ctypes.get_errno() != {errno.ENOSYS}])"
-    assert run(install(tried), candidate_room()) == (0, "[]\n")
-    assert run(tried, program=builder_program()) == (0, "[]\n")
+    for gpu in (False, True):
+        assert run(install(tried, gpu=gpu), candidate_room()) == (0, "[]\n")
+    for program in (builder_program(), builder_program(gpu=True), gpu_program(), gpu_program(for_tools=True)):
+        assert run(tried, program=program) == (0, "[]\n")
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of x86-64")
@@ -353,17 +355,31 @@ def test_a_call_that_nobody_has_listed_does_not_exist_for_a_candidate_or_a_build
         "206, 1, ctypes.create_string_buffer(8)",  # io_setup
         "294, 0",  # inotify_init1
         "300, 0, 0",  # fanotify_init
-        "444, ctypes.create_string_buffer(8), 8, 0",  # landlock_create_ruleset
+        "445, 3, 1, None, 0",  # landlock_add_rule
         "237, None, 0, 0, None, 0, 0",  # mbind
         "317, 1, 0, None",  # seccomp
-        "291, 0",  # epoll_create1
         "54, 1, 1, 26, None, 0",  # setsockopt SO_ATTACH_FILTER
+        "41, 16, 3, 0",  # socket AF_NETLINK
         "162",  # sync
     ],
 )
-def test_no_builder_gets_what_no_limit_of_its_own_counts(run: Run, arguments: str) -> None:
+def test_nobody_who_starts_processes_gets_what_no_limit_counts(run: Run, arguments: str) -> None:
     tried = f"{SYSCALLS}print(call({arguments}), ctypes.get_errno() in ({errno.EPERM}, {errno.ENOSYS}))"
-    assert run(tried, program=builder_program()) == (0, "-1 True\n")
+    for program in (builder_program(), builder_program(gpu=True), gpu_program(), gpu_program(for_tools=True)):
+        assert run(tried, program=program) == (0, "-1 True\n")
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of x86-64")
+@pytest.mark.parametrize(
+    "arguments",
+    ["444, ctypes.byref(ctypes.c_uint64(1 << 11)), 8, 0", "291, 0", "54, 1, 1, 2, None, 0"],
+    ids=["landlock_create_ruleset", "epoll_create1", "setsockopt SO_REUSEADDR"],
+)
+def test_only_tools_that_watch_a_gpu_get_what_they_need(run: Run, arguments: str) -> None:
+    tried = f"{SYSCALLS}call({arguments}); print(ctypes.get_errno() in ({errno.EPERM}, {errno.ENOSYS}))"
+    for program in (builder_program(), builder_program(gpu=True), gpu_program()):
+        assert run(tried, program=program) == (0, "True\n")
+    assert run(tried, program=gpu_program(for_tools=True)) == (0, "False\n")
 
 
 # The commands of calls that are many in one: number of the call, arguments before the command, all that are looked at.
@@ -394,6 +410,10 @@ def test_of_calls_that_are_many_in_one_only_listed_ones_are_there(run: Run, name
     more = {"prctl": [1, 36], "madvise": [8, 14]}.get(name, [])
     assert literal_eval(run(install(tried), candidate_room())[1]) == ALLOWED_COMMANDS[name]
     assert literal_eval(run(tried, program=builder_program())[1]) == sorted([*ALLOWED_COMMANDS[name], *more])
+    if name != "ioctl":  # a driver has commands of its own
+        assert literal_eval(run(install(tried, gpu=True), candidate_room())[1]) == ALLOWED_COMMANDS[name]
+        for program in (builder_program(gpu=True), gpu_program()):
+            assert literal_eval(run(tried, program=program)[1]) == sorted([*ALLOWED_COMMANDS[name], *more])
 
 
 def test_the_numbers_of_system_calls_are_those_of_the_kernels_headers() -> None:

@@ -273,7 +273,8 @@ class Crew:
             self._started_warmer()
 
     def _start_candidate(self, actor: Actor, number: int) -> None:
-        actor.start(self.candidate_room(), self.folder / f"candidate{number}.log", arguments=self._arguments)
+        log, around = self.folder / f"candidate{number}.log", gpu_filter(may_install=True)
+        actor.start(self.candidate_room(), log, around, arguments=self._arguments)
 
     def _start_executor(self, actor: Actor, number: int) -> None:
         log = self.folder / f"executor{number}.log"
@@ -283,7 +284,8 @@ class Crew:
         if self._warmer is None:
             self._warmer = Actor("gpu.warm")
             room, log = self.candidate_room(warming=True), self.folder / "warm.log"
-            self._warmer.start(room, log, gpu_filter(), fds=(self._answer.fd,), arguments=self._arguments)
+            around = gpu_filter(may_install=True)
+            self._warmer.start(room, log, around, fds=(self._answer.fd,), arguments=self._arguments)
             if self._is_awake:
                 self._warmer.link.send(wake=True)
         return self._warmer
@@ -482,5 +484,5 @@ def _meets(crew: Crew) -> bool:
 STANDBY = Standby()
 
 
-def gpu_filter() -> bytes:
-    return gpu_program() if supported() else b""
+def gpu_filter(*, may_install: bool = False, for_tools: bool = False) -> bytes:
+    return gpu_program(may_install=may_install, for_tools=for_tools) if supported() else b""

@@ -4,6 +4,7 @@ Everything that this process says or leaves is hostile once it has loaded the su
 folders, and what is taken from them (`crew.py`).
 """
 
+import base64
 from typing import Any
 
 from ..measuring.contestants import Actor
@@ -12,6 +13,7 @@ from ..measuring.last_words import with_cause
 from ..protocol import ProtocolError
 from ..report import Verdict
 from ..sandbox.outbox import NotTaken, TooMuch
+from ..sandbox.seccomp import builder_program, supported
 from .crew import Crew
 
 _LOG_BYTES = 4000
@@ -20,8 +22,9 @@ _LOG_BYTES = 4000
 def warm(crew: Crew, message: dict[str, Any], timeout_s: float) -> None:
     """Fills the crew's cache with the kernels of the submission that `message` names. Raises Fault."""
     warmer, answer_fd = crew.warmer()
+    program = builder_program(gpu=True) if supported() else b""
     try:
-        warmer.open({**message, "answer": answer_fd})
+        warmer.open({**message, "answer": answer_fd, "filter": base64.b64encode(program).decode()})
         ours = await_warm(warmer, timeout_s)
     except Fault as fault:
         raise fault.told_as(f"{fault.reason}{_last_words(warmer)}") from fault

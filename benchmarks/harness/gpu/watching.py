@@ -76,7 +76,7 @@ class Watching:
             watched = python_argv("gpu.apart", str(answer.fd), "audit", inside(folder / "plan.json", "plan.json"))
             command = [*argv, answer.path, *watched]
             room = self._room(folder, more or {})
-            child = spawn(command, room, folder / "log", fds=(answer.fd,), filter_program=gpu_filter())
+            child = spawn(command, room, folder / "log", fds=(answer.fd,), filter_program=gpu_filter(for_tools=True))
             code = self._await(child)
             return _report(tool, answer, code, ends, child.log_tail(2000))
 

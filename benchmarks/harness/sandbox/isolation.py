@@ -54,7 +54,7 @@ _DEVICE_LINKS = {
 # An examination with torch.compile needs 8, and numpy starts a thread for each core in every process of Python
 TASKS_MAX = 256 + 4 * (os.cpu_count() or 1)
 _NAMES_MAX = 20_000  # in one folder in memory: each takes a kilobyte of the kernel's, and ending it takes time
-_MAPPINGS_MAX = 20_000  # of all processes together, without a GPU's driver; a process with torch has 500
+_MAPPINGS_MAX = 20_000  # of all processes together; a process with torch has 500, an audit on a GPU 900
 _STACK_BYTES = 64 << 20
 _KILL_WAIT_S = 30.0  # a driver first ends what the process left on a GPU
 # Python ignores its own variables in isolated mode, so a child looks at ours
@@ -297,8 +297,8 @@ def spawn(
     if strong and filter_program and seccomp.supported():
         os.close(fds[-1])
     counted = not is_limited and not (group and group.limits_tasks)
-    names, mappings = _NAMES_MAX if strong else None, None if room.devices else _MAPPINGS_MAX
-    watch(process.pid, log, tasks=room.tasks if counted else None, names=names, mappings=mappings)
+    tasks, names = room.tasks if counted else None, _NAMES_MAX if strong else None
+    watch(process.pid, log, tasks=tasks, names=names, mappings=_MAPPINGS_MAX)
     return Child(process, log, wrapped=strong, group=group)
 
 

@@ -1,18 +1,16 @@
-"""System call filters as classic BPF programs, for bubblewrap's `--seccomp` and for `prctl` in a child.
+"""System call filters as classic BPF programs, for bubblewrap's `--seccomp` and for `enter.install_filter` in a child.
 
 Profiles: `builder` (compilers and trusted children: they may start processes), `gpu` (the same for children that open
 a GPU) and `candidate` (one process that may start threads and nothing else). What is denied kills the process where an
-honest kernel never asks, and answers EPERM where a library might. Builders, and candidates on a processor, may make the
-calls of a list alone; any other does not exist for them. Of calls that are many in one, such as fcntl, they may give
-the commands of a list alone. Covered: x86-64 and aarch64. Not covered: arguments behind pointers, and calls and
-commands of a process with a GPU's driver that are in no list here.
+honest kernel never asks, and answers EPERM where a library might. All may make the calls of a list alone; any other
+does not exist for them. Of calls that are many in one, such as fcntl, they may give the commands of a list alone.
+Covered: x86-64 and aarch64. Not covered: arguments behind pointers, and commands of a GPU's driver.
 """
 
 import errno
 import platform
 import struct
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable, Mapping, Sequence
 
 from .system_calls import ALLOWED, BUILDING, NUMBERS, OTHERS
 
@@ -94,20 +92,9 @@ _CONTINUES: dict[str, tuple[int, tuple[int, ...]]] = {
     "rt_tgsigqueueinfo": (2, (_SIGCONT,)),
     "pidfd_send_signal": (1, (_SIGCONT,)),
 }
-# Calls that are many in one. Beside a GPU's driver, whose commands nobody has listed, these are refused:
-# name: (which argument, its values).
-_REFUSED_COMMANDS: dict[str, tuple[int, tuple[int, ...]]] = {
-    # F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ (of which a user has so much in all)
-    "fcntl": (1, (8, 10, 15, 1024, 1026, 1031)),
-    # FIOASYNC, FIOSETOWN, SIOCSPGRP, TIOCSCTTY, TIOCSPGRP, TIOCSTI
-    "ioctl": (1, (0x5452, 0x8901, 0x8902, 0x540E, 0x5410, 0x5412)),
-    # PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP (which can write to the machine's audit log), PR_SET_MM,
-    # PR_SET_SYSCALL_USER_DISPATCH, PR_SCHED_CORE, PR_SET_MEMORY_MERGE
-    "prctl": (0, (1, 4, 22, 35, 59, 62, 67)),
-    "madvise": (2, (12,)),  # MADV_MERGEABLE
-}
-# Everywhere else there are only these. No lock of a file, lease or watch, which the kernel keeps as long as the file is
-# open somewhere; no filter; and no table of descriptors of a thread's own (CLOSE_RANGE_UNSHARE).
+# Of calls that are many in one there are only these: name: (which argument, its values). No lock of a file, lease or
+# watch, which the kernel keeps as long as the file is open somewhere; no filter; and no table of descriptors of a
+# thread's own (CLOSE_RANGE_UNSHARE).
 _COMMANDS: dict[str, tuple[int, tuple[int, ...]]] = {
     # F_DUPFD, GETFD, SETFD, GETFL, SETFL, DUPFD_CLOEXEC, GETPIPE_SZ, ADD_SEALS, GET_SEALS
     "fcntl": (1, (0, 1, 2, 3, 4, 1030, 1032, 1033, 1034)),
@@ -129,6 +116,24 @@ _COMMANDS_OF_BUILDERS = _COMMANDS | {
     "madvise": (2, (*_COMMANDS["madvise"][1], 8, 14)),
     "setsockopt": (2, (7,)),
 }
+# A GPU's driver has commands of ioctl of its own, which nobody has listed. Refused are FIOASYNC, FIOSETOWN, SIOCSPGRP,
+# TIOCSCTTY, TIOCSPGRP and TIOCSTI.
+_REFUSED_BESIDE_A_DRIVER = {"ioctl": (1, (0x5452, 0x8901, 0x8902, 0x540E, 0x5410, 0x5412))}
+_SOCKETS_OF_A_DRIVER = ["connect", "bind", "listen"]
+_COMMANDS_BESIDE_A_DRIVER = {name: listed for name, listed in _COMMANDS.items() if name != "ioctl"}
+# It asks who has written to its socket (SO_PASSCRED).
+_COMMANDS_OF_GPU_BUILDERS = {
+    **{name: listed for name, listed in _COMMANDS_OF_BUILDERS.items() if name != "ioctl"},
+    "setsockopt": (2, (7, 16)),
+}
+# NVIDIA's tools wait with epoll, lock a file of theirs (F_SETLK, F_SETLKW) and ask for SO_REUSEADDR. Whom they watch
+# enters a domain of Landlock (`child/gpu/apart.py`), but adds no rules, whose memory nobody counts.
+_OF_TOOLS = ["accept", "epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait"]
+_OF_THE_WATCHED = ["landlock_create_ruleset", "landlock_restrict_self"]
+_COMMANDS_OF_TOOLS = _COMMANDS_OF_GPU_BUILDERS | {
+    "fcntl": (1, (*_COMMANDS["fcntl"][1], 6, 7)),
+    "setsockopt": (2, (2, 7, 16)),
+}
 
 
 def supported() -> bool:
@@ -136,47 +141,60 @@ def supported() -> bool:
 
 
 def candidate_program(*, gpu: bool = False) -> bytes:
-    """For the process that holds a submission: threads yes; processes, sockets, tracing and wake-ups no.
-
-    On a processor it may make the calls of a list alone; a GPU's driver makes calls that nobody has listed.
-    """
+    """For the process that holds a submission: threads yes; processes, sockets, tracing and wake-ups no."""
     return _program(
-        allow=() if gpu else tuple(ALLOWED),
+        allow=ALLOWED,
         kill=[*_NEVER, *_NO_NETWORK, *_NO_PROCESSES, "socketpair"],
         refuse=[*_ASKED_BY_LIBRARIES, *_FILES_IN_MEMORY, *_UNCOUNTED_MEMORY, *_OF_THE_MACHINE, *_RIGHTS, *_WAKE_UPS],
-        refuse_arguments=_REFUSED_COMMANDS | _CONTINUES if gpu else _CONTINUES,
-        allow_arguments={} if gpu else _COMMANDS,
+        refuse_commands=_CONTINUES | (_REFUSED_BESIDE_A_DRIVER if gpu else {}),
+        allow_commands=_COMMANDS_BESIDE_A_DRIVER if gpu else _COMMANDS,
         threads_only=True,
     )
 
 
-def builder_program() -> bytes:
-    """For compilers and trusted children: they start processes, but may make the calls of a list alone."""
+def builder_program(*, gpu: bool = False) -> bytes:
+    """For compilers and trusted children: they start processes.
+
+    With `gpu` for who holds a submission on a GPU and starts compilers, once the driver is awake.
+    """
     return _program(
-        allow=(*ALLOWED, *BUILDING),
-        allow_arguments=_COMMANDS_OF_BUILDERS,
+        allow=[*ALLOWED, *BUILDING],
         kill=_NEVER,
         refuse=[*_NO_NETWORK, "socketpair", *_FILES_IN_MEMORY, *_UNCOUNTED_MEMORY, *_OF_THE_MACHINE, *_RIGHTS],
-        threads_only=False,
+        refuse_commands=_REFUSED_BESIDE_A_DRIVER if gpu else {},
+        allow_commands=_COMMANDS_OF_GPU_BUILDERS if gpu else _COMMANDS_OF_BUILDERS,
     )
 
 
-def gpu_program() -> bytes:
-    """For trusted children on a GPU, whose driver makes calls that nobody has listed, and demands a local socket."""
-    return _program(kill=_NEVER, refuse=[*_UNCOUNTED_MEMORY, *_RIGHTS], threads_only=False, local_sockets=True)
+def gpu_program(*, may_install: bool = False, for_tools: bool = False) -> bytes:
+    """For children that open a GPU, whose driver demands local sockets, and what they start.
+
+    `may_install`: they install a filter of their own, within this one, before they load a submission. `for_tools`:
+    a profiler or a memory checker watches them.
+    """
+    more = [*(["seccomp"] if may_install else []), *([*_OF_TOOLS, *_OF_THE_WATCHED] if for_tools else [])]
+    return _program(
+        allow=[*ALLOWED, *BUILDING, *_SOCKETS_OF_A_DRIVER, *more],
+        kill=_NEVER,
+        refuse=["socketpair", *_FILES_IN_MEMORY, *_UNCOUNTED_MEMORY, *_OF_THE_MACHINE, *_RIGHTS],
+        refuse_commands=_REFUSED_BESIDE_A_DRIVER,
+        allow_commands=_COMMANDS_OF_TOOLS if for_tools else _COMMANDS_OF_GPU_BUILDERS,
+        local_sockets=True,
+    )
 
 
 def _program(
     *,
+    allow: Iterable[str],
     kill: list[str],
     refuse: list[str],
-    threads_only: bool,
-    allow: Sequence[str] = (),
-    refuse_arguments: Mapping[str, tuple[int, tuple[int, ...]]] = MappingProxyType({}),
-    allow_arguments: Mapping[str, tuple[int, tuple[int, ...]]] = MappingProxyType({}),
+    refuse_commands: Mapping[str, tuple[int, tuple[int, ...]]],
+    allow_commands: Mapping[str, tuple[int, tuple[int, ...]]],
+    threads_only: bool = False,
     local_sockets: bool = False,
 ) -> bytes:
-    """With `allow`, whatever is in none of the lists does not exist; without it, it is allowed."""
+    """Of calls in `refuse_commands` all other commands are allowed, of those in `allow_commands` none. A call that is
+    in none of the lists does not exist."""
     column, architecture = _ARCHITECTURES[platform.machine()]
     lines = [
         (_LOAD_WORD, 0, 0, _OFFSET_ARCH),
@@ -192,9 +210,9 @@ def _program(
         lines += _when(NUMBERS[name][column], _KILL)
     for name in refuse:
         lines += _when(NUMBERS[name][column], _REFUSE)
-    for name, (argument, values) in refuse_arguments.items():
+    for name, (argument, values) in refuse_commands.items():
         lines += _when_argument(NUMBERS[name][column], argument, values, _REFUSE, _ALLOW)
-    for name, (argument, values) in allow_arguments.items():
+    for name, (argument, values) in allow_commands.items():
         lines += _when_argument(NUMBERS[name][column], argument, values, _ALLOW, _REFUSE)
     # glibc falls back from clone3, whose flags lie behind a pointer, to clone, whose flags we can see
     lines += _when(NUMBERS["clone3"][column], _ERRNO | errno.ENOSYS)
@@ -202,7 +220,7 @@ def _program(
         lines += _local_sockets_only(NUMBERS["socket"][column])
     clone = NUMBERS["clone"][column]
     lines += _threads_only(clone) if threads_only else _no_namespaces(clone)
-    lines += [(_RETURN, 0, 0, _ERRNO | errno.ENOSYS if allow else _ALLOW)]
+    lines += [(_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]
     return b"".join(struct.pack("HBBI", *line) for line in lines)
 
 
