@@ -27,8 +27,8 @@ from pathlib import Path
 from ..errors import ChildSurvived, IsolationError
 from ..protocol import clean_text
 from . import groups, seccomp
-from .crowd import TreeWork, children_of, end_tree, watch, work_of
-from .freezer import Freezer, RunSpan, signal_quietly, state_of, threads_of
+from .crowd import TreeWork, children_of, end_tree, is_gone, threads_of, watch, work_of
+from .freezer import Freezer, RunSpan, signal_quietly
 from .outbox import log_end
 
 _HARNESS = Path(__file__).parents[1]
@@ -452,7 +452,7 @@ def _bubblewrap_works() -> bool:
 
 def _await_gone(pids: Sequence[int]) -> None:
     until = time.monotonic() + _KILL_WAIT_S
-    while any(state_of(f"/proc/{pid}/stat") not in "ZX" for pid in pids):
+    while not all(map(is_gone, pids)):
         if time.monotonic() > until:
             raise ChildSurvived("a sandboxed process survived SIGKILL")
         time.sleep(0.001)
