@@ -11,7 +11,7 @@ means (`scores/scoring.py`).
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -74,19 +74,16 @@ class CallResult:
 class WholeLimit:
     """The limit of all that a child says until something is done: each message that is no answer uses it up.
 
-    Who waits for a processor that others use has up to four times as long.
+    Who waits for a processor that others use has more time (`FairDeadline`).
     """
 
     def __init__(self, work: Callable[[], TreeWork], limit_s: float) -> None:
         self.limit_s = limit_s
         self._deadline = FairDeadline(work, limit_s)
 
-    @contextmanager
-    def interrupted(self) -> Iterator[None]:
+    def interrupted(self) -> AbstractContextManager[None]:
         """Meanwhile it is us for whom the child waits."""
-        began_s = time.monotonic()
-        yield
-        self._deadline.wait(time.monotonic() - began_s)
+        return self._deadline.interrupted()
 
     def is_over(self) -> bool:
         return self._deadline.is_over()

@@ -35,6 +35,8 @@ _NEW_KERNEL_KB = 32 << 10
 _ROUNDS_MAX = 1000  # of ending a tree that grows meanwhile
 _LISTS_MAX = 5  # of the threads of a process that starts and ends them meanwhile
 _FOLDERS_IN_MEMORY = ("/tmp", "/dev/shm")  # noqa: S108 - of the sandboxes
+_TICKS_IN_S = os.sysconf("SC_CLK_TCK")
+_IDLE_SHARE = 0.05  # of its time a processor may be idle while others are ready to run elsewhere
 _LINE_MAX_BYTES = 4096  # so much is written at once, whoever else writes
 _one_thread = threading.Lock()
 
@@ -195,10 +197,16 @@ def _stat(place: str) -> list[bytes]:
 
 @dataclass(frozen=True)
 class TreeWork:
-    """Processor time of a process and all below it, ended ones included, and whether one of them could run now."""
+    """Processor time of a process and all below it, ended ones included, and whether one of them could run now.
+
+    Not `counts_all`: without the time of children for which nobody has waited and nobody will. `spare_s` is what the
+    processors of the process had to spare since the machine was started, all of them together.
+    """
 
     used_s: float
     is_ready: bool  # on a processor, or waiting for one that others use
+    spare_s: float = 0.0
+    counts_all: bool = True
 
 
 def work_of(pid: int) -> TreeWork:
@@ -208,7 +216,19 @@ def work_of(pid: int) -> TreeWork:
         with suppress(OSError, IndexError, ValueError):
             ticks += sum(map(int, _stat(str(item))[11:15]))  # its own, and of children that it has waited for
         is_ready = is_ready or any(map(partial(_is_ready, item), threads_of(item)))
-    return TreeWork(ticks / os.sysconf("SC_CLK_TCK"), is_ready)
+    return TreeWork(ticks / _TICKS_IN_S, is_ready, _spare_s(pid), counts_all=False)
+
+
+def _spare_s(pid: int) -> float:
+    """Idle time of the processors on which it may run, beyond the part that is idle also where all are busy."""
+    try:
+        names = {f"cpu{number}" for number in os.sched_getaffinity(pid)}
+        lines = [line.split() for line in Path("/proc/stat").read_text().splitlines() if line.startswith("cpu")]
+    except OSError:
+        return 0.0
+    # user, nice, system, idle, iowait, irq, softirq, steal
+    times = [list(map(int, words[1:9])) for words in lines if words[0] in names]
+    return sum(ticks[3] + ticks[4] - _IDLE_SHARE * sum(ticks) for ticks in times) / _TICKS_IN_S
 
 
 def _is_ready(pid: int, thread: int) -> bool:

@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -209,7 +209,9 @@ class Child:
 
     def work(self) -> TreeWork:
         """What it and all that it has started do, also before it has answered."""
-        return work_of(self._process.pid)
+        found = work_of(self._process.pid)
+        used_s = None if self._group is None else self._group.used_s()
+        return found if used_s is None else replace(found, used_s=used_s, counts_all=True)
 
     def pin(self, cores: Sequence[int]) -> None:
         """Moves every thread of the child to `cores`; threads that it starts later follow."""
