@@ -89,6 +89,16 @@ class WholeLimit:
         return self._deadline.is_over()
 
     @property
+    def is_starved(self) -> bool:
+        """Once it is over: whether others had the processors, so that the child is not to blame."""
+        return self._deadline.is_starved
+
+    @property
+    def over_s(self) -> float:
+        """For how long the child has had more time than the limit."""
+        return max(0.0, -self._deadline.left_s)
+
+    @property
     def look_s(self) -> float:
         """How long to wait for a message until the next look at everything else."""
         left_s = self._deadline.left_s
@@ -155,7 +165,7 @@ class Actor:
         raise TimeoutError(f"{timeout_s:g} s have passed")
 
     def messages_within(self, limit: WholeLimit, look: Callable[[], None] = lambda: None) -> Iterator[dict[str, Any]]:
-        """The same for a child that computes on our behalf, as fair as `limit` is. `look` is called in between."""
+        """The same within a limit that is fair to who waits for a processor. `look` is called in between."""
         while not limit.is_over():
             look()
             try:
