@@ -101,13 +101,13 @@ def test_the_work_of_all_below_a_process_counts() -> None:
         while not (found := work_of(busy.pid)).used_s > 0.05 and time.monotonic() < until:
             time.sleep(0.01)
         assert found.is_ready
-        assert work_of(idle.pid) == TreeWork(0.0, is_ready=False)
+        assert (work_of(idle.pid).used_s, work_of(idle.pid).is_ready) == (0.0, False)
     finally:
         end_tree(busy.pid)
         idle.kill()
         busy.wait()
         idle.wait()
-    assert work_of(idle.pid) == TreeWork(0.0, is_ready=False)
+    assert work_of(idle.pid) == TreeWork(0.0, is_ready=False, counts_all=False)
 
 
 STAND_IN = Gpu("host:0", "Stand-in", "host-0", "none", 8 << 30, "sm_90", (), accelerator="host")

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.harness import Verdict
-from benchmarks.harness.measuring.contestants import CallResult
+from benchmarks.harness.measuring.contestants import CallResult, WholeLimit
 from benchmarks.harness.measuring.faults import call_fault, death, failure, first_line, load_fault, slow_load
 from benchmarks.harness.protocol import Status
+from benchmarks.harness.sandbox.crowd import TreeWork
 
 
 def verdict(result: CallResult) -> Verdict | None:
@@ -144,7 +145,7 @@ def test_an_error_of_the_kernel_comes_before_what_looks_suspicious() -> None:
 
 
 def test_a_module_that_does_not_finish_loading_is_told_the_limit() -> None:
-    fault = slow_load(60.0)
+    fault = slow_load(WholeLimit(lambda: TreeWork(0.0, is_ready=False), 60.0))
     assert (fault.verdict, fault.reason) == (Verdict.TIMEOUT, "loading the module took more than 60 s")
 
 

@@ -34,12 +34,14 @@ from benchmarks.harness.gpu.recording import CallRecording
 from benchmarks.harness.gpu.replay import Burn, Captured, Replay
 from benchmarks.harness.gpu.session import GpuSession
 from benchmarks.harness.gpu.word_times import Lateness, percentiles_us
+from benchmarks.harness.measuring.contestants import WholeLimit
 from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.measuring.laps import Laps
 from benchmarks.harness.measuring.memory import overlay
 from benchmarks.harness.measuring.session import NOTHING
 from benchmarks.harness.protocol import CONTROL_BYTES, ControlWords, ProtocolError, Status, Word
 from benchmarks.harness.report import Verdict
+from benchmarks.harness.sandbox.crowd import TreeWork
 
 
 @pytest.fixture(autouse=True)
@@ -483,7 +485,11 @@ class FakeActor:
         self.link = SimpleNamespace(send=lambda **message: self.asked.append(message))
         self.frozen = list[bool]()
         self.child = SimpleNamespace(
-            wait=lambda _: -11, log_tail=lambda _: "", freeze=lambda: self.frozen.append(True), exit_code=lambda: None
+            wait=lambda _: -11,
+            log_tail=lambda _: "",
+            freeze=lambda: self.frozen.append(True),
+            exit_code=lambda: None,
+            work=lambda: TreeWork(0.0, is_ready=False),
         )
 
     def receive(self, _: float) -> Any:
@@ -495,6 +501,9 @@ class FakeActor:
     def messages(self, timeout_s: float) -> Iterator[Any]:
         while True:
             yield self.receive(timeout_s)
+
+    def messages_within(self, limit: WholeLimit) -> Iterator[Any]:
+        return self.messages(limit.limit_s)
 
     def broken(self, _: float) -> str:
         return "broken"

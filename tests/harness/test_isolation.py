@@ -487,7 +487,7 @@ def test_who_is_gone_is_not_waited_for_under_a_number_that_others_have(
     while "on" not in child.log_tail(100):
         time.sleep(0.02)
     child.kill()
-    monkeypatch.setattr(isolation, "state_of", lambda _: "S")
+    monkeypatch.setattr(isolation, "is_gone", lambda _: False)
     monkeypatch.setattr(isolation, "_KILL_WAIT_S", 0.1)
     child.kill()
 

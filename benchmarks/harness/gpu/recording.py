@@ -8,24 +8,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..measuring.contestants import Actor
-from ..measuring.faults import Fault, death
+from ..measuring.contestants import Actor, WholeLimit
+from ..measuring.faults import death, too_slow
 from ..measuring.laps import Laps
 from ..measuring.session import RefereeProcess
 from ..protocol import ProtocolError
-from ..report import Verdict
 from ..tasks.spec import Config
 from .device_code import CODE_MAX_CHARACTERS, handed_over
 from .record import RECORD_MAX_CHARACTERS, MemorySpans, NotReplayable, RecordedCall, demand_little_moved, read_record
 
 
-@dataclass(frozen=True)
+@dataclass
 class CallRecording:
     candidate: Actor
     referee: RefereeProcess
     configs: Sequence[Config]
     timeout_s: float  # of one request
-    until_s: float  # all of them, on the monotonic clock
+    until_s: float  # all of them, on the monotonic clock; later once others had the processors
     laps: Laps
 
     def calls(
@@ -78,9 +77,10 @@ class CallRecording:
         """Joins the messages that arrive before `word`; `config` is what a failure is told of, None: of all calls."""
         pieces, length = list[str](), 0
         left_s = min(self.timeout_s, self.until_s - time.monotonic())
+        limit = WholeLimit(self.candidate.child.work, left_s)
         self.candidate.link.send(**request)
         try:
-            for message in self.candidate.messages(left_s):
+            for message in self.candidate.messages_within(limit):
                 if message.get(word):
                     break
                 if "not_recorded" in message:
@@ -94,12 +94,13 @@ class CallRecording:
             if left_s < self.timeout_s:
                 reason = "recording the calls took too long in all"
             where = f" ({_shown(config)})" if config else ""
-            raise Fault(Verdict.TIMEOUT, f"{reason}{where}") from None
+            raise too_slow(limit, f"{reason}{where}") from None
         except ProtocolError:
             fault = death("while its calls were recorded", self.candidate.child.wait(1.0))
             if config is None or config.hidden:  # an exit code could tell of what it has met
                 fault = fault.told_as("the process ended while its calls were recorded")
             raise fault from None
+        self.until_s += limit.over_s
         return "".join(pieces)
 
 

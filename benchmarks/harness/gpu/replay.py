@@ -146,6 +146,7 @@ class Replay:
             fill, self.before_hidden, shared.memory, [len(sets) for sets in self.layout.inputs]
         )
         images, self._is_unseen = recording.loaded_code()
+        until_s = recording.until_s
         self._freeze_candidates()
         self._write_code(binary, images)
         self.referee.ask("share_scratch", source="candidate0", to=[f"candidate{n}" for n in self._launches[1:]])

@@ -5,9 +5,10 @@ folders, and what is taken from them (`crew.py`).
 """
 
 import base64
+from collections.abc import Iterator
 from typing import Any
 
-from ..measuring.contestants import Actor
+from ..measuring.contestants import Actor, WholeLimit
 from ..measuring.faults import Fault, failure, first_line, load_fault, may_lack_gpu_memory, slow_load
 from ..measuring.last_words import with_cause
 from ..protocol import ProtocolError
@@ -40,27 +41,36 @@ def warm(crew: Crew, message: dict[str, Any], timeout_s: float) -> None:
 
 def await_warm(warmer: Actor, timeout_s: float) -> dict[str, str]:
     """The digests of the files that packages had compiled before the submission was loaded. Raises Fault."""
-    ours = None
+    limit = WholeLimit(warmer.child.work, timeout_s)
+    messages = warmer.messages_within(limit)
+    ours = _await_woken(warmer, messages, timeout_s)
     try:
-        for message in warmer.messages(timeout_s):
-            if ours is None:  # nothing of the submission is loaded, and only our code can have sent this
-                if "woken" not in message:
-                    raise package_failed(str(message.get("unusable")))
-                ours = dict(message["woken"])
+        for message in messages:
             if message.get("warmed"):
                 return ours
             if "call_error" in message:
                 raise call_failed(str(message["call_error"]))
             if "load_error" in message or "missing" in message:
                 raise load_fault(message, None)
-        raise TimeoutError  # as `messages` does by itself
+        raise TimeoutError  # as the messages do by themselves
     except TimeoutError:
-        raise slow_load(timeout_s) from None
+        raise slow_load(limit) from None
     except ProtocolError:
-        if ours is None:
-            told = with_cause("its process ended while it was imported", warmer.child.log_tail(_LOG_BYTES))
-            raise package_failed(told) from None
         raise load_fault({}, warmer.child.wait(1.0)) from None
+
+
+def _await_woken(warmer: Actor, messages: Iterator[dict[str, Any]], timeout_s: float) -> dict[str, str]:
+    """Nothing of the submission is loaded before this, and only our code can have sent it."""
+    try:
+        message = next(messages)
+    except TimeoutError:
+        raise package_failed(f"it was not imported within {timeout_s:g} s") from None
+    except ProtocolError:
+        told = with_cause("its process ended while it was imported", warmer.child.log_tail(_LOG_BYTES))
+        raise package_failed(told) from None
+    if "woken" not in message:
+        raise package_failed(str(message.get("unusable")))
+    return dict(message["woken"])
 
 
 def _last_words(actor: Actor) -> str:

@@ -11,7 +11,7 @@ means (`scores/scoring.py`).
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -74,22 +74,29 @@ class CallResult:
 class WholeLimit:
     """The limit of all that a child says until something is done: each message that is no answer uses it up.
 
-    Who waits for a processor that others use has up to four times as long.
+    Who waits for a processor that others use has more time (`FairDeadline`).
     """
 
     def __init__(self, work: Callable[[], TreeWork], limit_s: float) -> None:
         self.limit_s = limit_s
         self._deadline = FairDeadline(work, limit_s)
 
-    @contextmanager
-    def interrupted(self) -> Iterator[None]:
+    def interrupted(self) -> AbstractContextManager[None]:
         """Meanwhile it is us for whom the child waits."""
-        began_s = time.monotonic()
-        yield
-        self._deadline.wait(time.monotonic() - began_s)
+        return self._deadline.interrupted()
 
     def is_over(self) -> bool:
         return self._deadline.is_over()
+
+    @property
+    def is_starved(self) -> bool:
+        """Once it is over: whether others had the processors, so that the child is not to blame."""
+        return self._deadline.is_starved
+
+    @property
+    def over_s(self) -> float:
+        """For how long the child has had more time than the limit."""
+        return max(0.0, -self._deadline.left_s)
 
     @property
     def look_s(self) -> float:
@@ -158,7 +165,7 @@ class Actor:
         raise TimeoutError(f"{timeout_s:g} s have passed")
 
     def messages_within(self, limit: WholeLimit, look: Callable[[], None] = lambda: None) -> Iterator[dict[str, Any]]:
-        """The same for a child that computes on our behalf, as fair as `limit` is. `look` is called in between."""
+        """The same within a limit that is fair to who waits for a processor. `look` is called in between."""
         while not limit.is_over():
             look()
             try:

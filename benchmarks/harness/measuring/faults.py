@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import LacksMemory, RefereeError
 from ..protocol import Status
 from ..report import Verdict
-from .contestants import CallResult
+from .contestants import CallResult, WholeLimit
 
 _NO_MEMORY = re.compile(
     r"bad_alloc|not enough memory|can't allocate memory|MemoryError|out[ _]of[ _]memory|ALLOC(ATION)?_FAILED",
@@ -101,8 +101,15 @@ def failure(text: str, reason: str, otherwise: Verdict = Verdict.RUNTIME_ERROR) 
     return Fault(verdict, reason, lacks_gpu_memory=may_lack_gpu_memory(text))
 
 
-def slow_load(timeout_s: float) -> Fault:
-    return Fault(Verdict.TIMEOUT, f"loading the module took more than {timeout_s:g} s")
+def slow_load(limit: WholeLimit) -> Fault:
+    return too_slow(limit, f"loading the module took more than {limit.limit_s:g} s")
+
+
+def too_slow(limit: WholeLimit, reason: str) -> Fault:
+    """TIMEOUT, which is final; NOISY if others had the processors for so long that the limit says nothing of it."""
+    if limit.is_starved:
+        return Fault(Verdict.NOISY, f"the processors of the machine are too busy: {reason}")
+    return Fault(Verdict.TIMEOUT, reason)
 
 
 def load_fault(message: Mapping[str, Any], exit_code: int | None) -> Fault:

@@ -235,15 +235,15 @@ class Session(ABC, Generic[ActorT]):
 
     def _await_candidate(self, candidate: ActorT, word: str = "serving") -> None:
         """Waits until the candidate sends `word`; anything else is a Fault."""
-        timeout_s = self.setting.rules.limits.setup_s
+        limit = WholeLimit(candidate.child.work, self.setting.rules.limits.setup_s)
         try:
-            for message in candidate.messages(timeout_s):
+            for message in candidate.messages_within(limit):
                 if message.get(word):
                     return
                 if "load_error" in message or "missing" in message:
                     raise load_fault(message, None)
         except TimeoutError:
-            raise slow_load(timeout_s) from None
+            raise slow_load(limit) from None
         except ProtocolError:
             raise load_fault({}, candidate.child.wait(1.0)) from None
 

@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 _POLL_S = 0.05
@@ -32,7 +33,10 @@ _NEW_TASKS = 32  # on the machine since the last look; fewer cannot be what it i
 _NEW_FILES = 5_000
 _NEW_KERNEL_KB = 32 << 10
 _ROUNDS_MAX = 1000  # of ending a tree that grows meanwhile
+_LISTS_MAX = 5  # of the threads of a process that starts and ends them meanwhile
 _FOLDERS_IN_MEMORY = ("/tmp", "/dev/shm")  # noqa: S108 - of the sandboxes
+_TICKS_IN_S = os.sysconf("SC_CLK_TCK")
+_IDLE_SHARE = 0.05  # of its time a processor may be idle while others are ready to run elsewhere
 _LINE_MAX_BYTES = 4096  # so much is written at once, whoever else writes
 _one_thread = threading.Lock()
 
@@ -105,28 +109,47 @@ def mappings_below(pid: int, limit: int) -> int:
     """Of all processes from `pid` on; counted up to `limit` and a little more."""
     count = 0
     for item in tree_of(pid):
-        with suppress(OSError), open(f"/proc/{item}/maps", "rb", buffering=0) as file:
-            while count <= limit and (part := file.read(1 << 16)):
-                count += part.count(b"\n")
+        count += _mappings_of(item, limit - count)
         if count > limit:
             break
     return count
 
 
+def _mappings_of(pid: int, limit: int) -> int:
+    """All threads of a process have the same ones, but Linux shows none of a thread that has ended."""
+    for _ in range(_LISTS_MAX):
+        for thread in threads_of(pid):
+            count = 0
+            with suppress(OSError), open(f"/proc/{pid}/task/{thread}/maps", "rb", buffering=0) as file:
+                while count <= limit and (part := file.read(1 << 16)):
+                    count += part.count(b"\n")
+            if count:
+                return count
+        if is_gone(pid):
+            break
+    return 0
+
+
 def folders_in_memory(pid: int) -> tuple[str, ...]:
     """As we see those of the sandbox that bubblewrap makes as `pid`; none before they are there."""
     for inner in itertools.islice(tree_of(pid), 1, 3):  # its first process, and the one that this has started
-        with suppress(OSError):
-            found = {f"/proc/{inner}/root{folder}": folder for folder in _FOLDERS_IN_MEMORY}
-            if all(os.stat(place).st_dev != os.stat(ours).st_dev for place, ours in found.items()):
-                return tuple(found)
+        for thread in threads_of(inner):
+            root = f"/proc/{inner}/task/{thread}/root"
+            with suppress(OSError):  # that thread may have ended, also where it was the first one
+                found = {f"{root}{folder}": folder for folder in _FOLDERS_IN_MEMORY}
+                if all(os.stat(place).st_dev != os.stat(ours).st_dev for place, ours in found.items()):
+                    return tuple(found)
     return ()
 
 
-def _names_in(folder: str) -> int:
-    with suppress(OSError):
-        found = os.statvfs(folder)
-        return found.f_files - found.f_ffree
+def _names_in(item: _Crowd) -> int:
+    """The most in one of its folders; looks for these where the thread through which we see them has ended."""
+    for _ in range(2):
+        with suppress(OSError):
+            found = [os.statvfs(folder) for folder in item.folders]
+            if found:
+                return max(each.f_files - each.f_ffree for each in found)
+        item.folders = folders_in_memory(item.pid)
     return 0
 
 
@@ -143,23 +166,47 @@ def tree_of(pid: int) -> Iterator[int]:
 
 def children_of(pid: int) -> list[int]:
     """Of all threads of a process; none if it is gone."""
-    try:
-        threads = os.listdir(f"/proc/{pid}/task")
-    except OSError:
-        return []
     found: list[int] = []
-    for thread in threads:
+    for thread in threads_of(pid):
         with suppress(OSError):
             found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
     return found
 
 
+def threads_of(pid: int | None) -> list[int]:
+    """The threads of a process, the first one also when it has ended before the others; none if it is gone."""
+    try:
+        return [] if pid is None else [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return []
+
+
+def is_gone(pid: int) -> bool:
+    """Whether all threads of a process have ended. If only the first one has, its state shows as that of the whole."""
+    try:
+        words = _stat(str(pid))
+    except OSError:
+        return True
+    return words[0] in (b"Z", b"X") and int(words[17]) <= 1  # how many threads there are
+
+
+def _stat(place: str) -> list[bytes]:
+    """What /proc tells of a process or thread after its name, which may be any bytes."""
+    return Path(f"/proc/{place}/stat").read_bytes().rpartition(b")")[2].split()
+
+
 @dataclass(frozen=True)
 class TreeWork:
-    """Processor time of a process and all below it, ended ones included, and whether one of them could run now."""
+    """Processor time of a process and all below it, ended ones included, and whether one of them could run now.
+
+    Not `counts_all`: without the time of children for which nobody has waited and nobody will. `spare_s` is what the
+    processors of the process had to spare since the machine was started, all of them together.
+    """
 
     used_s: float
     is_ready: bool  # on a processor, or waiting for one that others use
+    spare_s: float = 0.0
+    counts_all: bool = True
 
 
 def work_of(pid: int) -> TreeWork:
@@ -167,10 +214,28 @@ def work_of(pid: int) -> TreeWork:
     ticks, is_ready = 0, False
     for item in tree_of(pid):
         with suppress(OSError, IndexError, ValueError):
-            words = Path(f"/proc/{item}/stat").read_bytes().rpartition(b")")[2].split()
-            ticks += sum(map(int, words[11:15]))  # its own, and of children that it has waited for
-            is_ready = is_ready or words[0] == b"R"
-    return TreeWork(ticks / os.sysconf("SC_CLK_TCK"), is_ready)
+            ticks += sum(map(int, _stat(str(item))[11:15]))  # its own, and of children that it has waited for
+        is_ready = is_ready or any(map(partial(_is_ready, item), threads_of(item)))
+    return TreeWork(ticks / _TICKS_IN_S, is_ready, _spare_s(pid), counts_all=False)
+
+
+def _spare_s(pid: int) -> float:
+    """Idle time of the processors on which it may run, beyond the part that is idle also where all are busy."""
+    try:
+        names = {f"cpu{number}" for number in os.sched_getaffinity(pid)}
+        lines = [line.split() for line in Path("/proc/stat").read_text().splitlines() if line.startswith("cpu")]
+    except OSError:
+        return 0.0
+    # user, nice, system, idle, iowait, irq, softirq, steal
+    times = [list(map(int, words[1:9])) for words in lines if words[0] in names]
+    return sum(ticks[3] + ticks[4] - _IDLE_SHARE * sum(ticks) for ticks in times) / _TICKS_IN_S
+
+
+def _is_ready(pid: int, thread: int) -> bool:
+    try:
+        return _stat(f"{pid}/task/{thread}")[0] == b"R"
+    except (OSError, IndexError):
+        return False
 
 
 def end_tree(pid: int) -> None:
@@ -181,7 +246,7 @@ def end_tree(pid: int) -> None:
     with suppress(OSError):
         os.kill(pid, signal.SIGSTOP)
     for _ in range(_ROUNDS_MAX):
-        alive = [item for item in tree_of(pid) if item != pid and _state(item) not in "ZX"]
+        alive = [item for item in tree_of(pid) if item != pid and not is_gone(item)]
         if not alive:
             break
         for item in alive:
@@ -190,13 +255,6 @@ def end_tree(pid: int) -> None:
     for end in (os.killpg, os.kill):  # it leads a group of its own, where nobody has changed that
         with suppress(OSError):
             end(pid, signal.SIGKILL)
-
-
-def _state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0].decode()
-    except OSError:
-        return "X"
 
 
 def _end(item: _Crowd, why: str) -> None:
@@ -252,9 +310,7 @@ def _look(watched: dict[int, _Crowd], *, at_tasks: bool, at_mappings: bool) -> N
 
 def _too_many(item: _Crowd, *, at_tasks: bool, at_mappings: bool) -> str:
     """What a sandbox has too many of."""
-    if item.names is not None and not item.folders:
-        item.folders = folders_in_memory(item.pid)
-    if item.names is not None and any(_names_in(folder) > item.names for folder in item.folders):
+    if item.names is not None and _names_in(item) > item.names:
         return f"{item.names} names in a folder"
     if at_tasks and item.tasks is not None and tasks_below(item.pid, item.tasks) > item.tasks:
         return f"{item.tasks} processes and threads"

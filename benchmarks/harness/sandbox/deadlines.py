@@ -1,38 +1,64 @@
 """Limits on the time of children that do not count what others take from them.
 
-Builds of strangers run beside each other and beside baselines that are compiled, and one of them can keep every
-processor busy. A limit by the clock alone would then hit whoever waits. Not covered: calls that are timed, beside which
-nothing is built on a processor.
+Builds of strangers run beside each other, beside baselines that are compiled and beside judgings on a GPU, and one of
+them can keep every processor busy. A limit by the clock alone would then hit whoever waits. Without a control group
+nobody knows what children have used whose parent does not wait for them, so who waits then has more time only for as
+long as no processor had time to spare. Not covered: calls that are timed, beside which nothing is built on a processor;
+and a machine whose processors are idle because the worker may not use all of their time.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from .crowd import TreeWork
 
-_PATIENCE = 4.0  # times a limit, for who waits for a processor
+# Times a limit, for who waits for a processor: where all that it has used is counted, and where some of it may not be
+_PATIENCE, _PATIENCE_UNCOUNTED = 4.0, 2.0
+_LOOKS = 3  # so often in a row nothing was ready to run: it sleeps
 
 
 class FairDeadline:
-    """Over after `limit_s`. Who is ready to work then and has had less processor time has up to four times as long."""
+    """Over after `limit_s`. Who is ready to work then and has had less processor time has more time.
+
+    `is_starved`: it has ended because not even that was enough, so the one who waited is not to blame.
+    """
 
     def __init__(self, work: Callable[[], TreeWork], limit_s: float) -> None:
         self._work, self._limit_s = work, limit_s
-        self._started_s, self._before_s = time.monotonic(), work().used_s
+        begun = work()
+        self._started_s, self._used_s, self._spare_s = time.monotonic(), begun.used_s, begun.spare_s
+        self._asleep = 0
+        self.is_starved = False
 
     @property
     def left_s(self) -> float:
         """By the clock; negative for who has more time."""
         return self._started_s + self._limit_s - time.monotonic()
 
-    def wait(self, seconds: float) -> None:
-        """So long it was us for whom the child waited."""
-        self._started_s += seconds
+    @contextmanager
+    def interrupted(self) -> Iterator[None]:
+        """Meanwhile it is us for whom the child waits."""
+        began_s, spare_s = time.monotonic(), self._work().spare_s
+        yield
+        self._started_s += time.monotonic() - began_s
+        self._spare_s += self._work().spare_s - spare_s
 
     def is_over(self) -> bool:
         if self.left_s > 0:
             return False
-        if self.left_s <= (1 - _PATIENCE) * self._limit_s:
+        now = self._work()
+        self._asleep = 0 if now.is_ready else self._asleep + 1
+        if self._asleep == _LOOKS or now.used_s - self._used_s >= self._limit_s:
             return True
-        work = self._work()
-        return not work.is_ready or work.used_s - self._before_s >= self._limit_s
+        over_s, crowded_s = -self.left_s, self._crowded_s(now)
+        if now.counts_all:
+            self.is_starved = over_s >= (_PATIENCE - 1) * self._limit_s
+            return self.is_starved
+        most_s = (_PATIENCE_UNCOUNTED - 1) * self._limit_s
+        self.is_starved = over_s >= most_s and crowded_s >= most_s
+        return over_s >= min(most_s, crowded_s)
+
+    def _crowded_s(self, now: TreeWork) -> float:
+        """For how long no processor had time to spare; less where several had at a time."""
+        return self._limit_s - self.left_s - max(0.0, now.spare_s - self._spare_s)

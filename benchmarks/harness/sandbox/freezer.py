@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..errors import NotStopped
+from .crowd import threads_of
 
 _STOPPED = "TtZX"
 _STAT_BYTES = 512  # the state follows a name of at most 64 bytes
@@ -122,14 +123,6 @@ def scheduled(pid: int | Literal["thread-self"]) -> Scheduled:
         return Scheduled()
     finally:
         os.close(file)
-
-
-def threads_of(pid: int | None) -> list[int]:
-    """The threads of a process; none if it is gone."""
-    try:
-        return [] if pid is None else [int(name) for name in os.listdir(f"/proc/{pid}/task")]
-    except (FileNotFoundError, ProcessLookupError):
-        return []
 
 
 def state_of(stat_file: str) -> str:

@@ -51,6 +51,11 @@ class Group:
         most = _words(self.folder / "memory.max_usage_in_bytes")
         return bool(most) and self.memory_bytes is not None and int(most[0]) > self.memory_bytes - _AT_ONCE_BYTES
 
+    def used_s(self) -> float | None:
+        """Processor time of all that were ever in it; None with version 1, whose groups of memory do not count it."""
+        used_us = _pairs(self.folder / "cpu.stat").get("usage_usec")
+        return None if used_us is None else int(used_us) / 1e6
+
     def end(self) -> None:
         """Kills what is left in it, and removes it. If that fails, a process that starts after this one removes it."""
         with suppress(OSError):

@@ -20,15 +20,15 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from ..errors import ChildSurvived, IsolationError
 from ..protocol import clean_text
 from . import groups, seccomp
-from .crowd import TreeWork, children_of, end_tree, watch, work_of
-from .freezer import Freezer, RunSpan, signal_quietly, state_of, threads_of
+from .crowd import TreeWork, children_of, end_tree, is_gone, threads_of, watch, work_of
+from .freezer import Freezer, RunSpan, signal_quietly
 from .outbox import log_end
 
 _HARNESS = Path(__file__).parents[1]
@@ -56,6 +56,8 @@ TASKS_MAX = 256 + 4 * (os.cpu_count() or 1)
 _NAMES_MAX = 20_000  # in one folder in memory: each takes a kilobyte of the kernel's, and ending it takes time
 _MAPPINGS_MAX = 20_000  # of all processes together; a process with torch has 500, an audit on a GPU 900
 _STACK_BYTES = 64 << 20
+_TRIED_S = 20.0
+_LACKS = (b"Resource temporarily unavailable", b"Cannot allocate memory")  # no words of a machine without bubblewrap
 _KILL_WAIT_S = 30.0  # a driver first ends what the process left on a GPU
 # Python ignores its own variables in isolated mode, so a child looks at ours
 _WRITE_BITS = 0o222
@@ -107,7 +109,10 @@ class Room:
 
 @functools.cache
 def isolation_in_force() -> Isolation:
-    """The strongest isolation that works here, found by trying it once per process."""
+    """The strongest isolation that works here, found by trying it once per process.
+
+    Raises IsolationError, and tries it again next time, if bubblewrap is installed and could not be tried.
+    """
     if _bubblewrap_works():
         grouped = "" if groups.home() is None else ", control groups"
         return Isolation("bubblewrap", True, f"bubblewrap namespaces, seccomp filter, resource limits{grouped}")
@@ -120,16 +125,14 @@ def isolation_in_force() -> Isolation:
 
 @functools.cache
 def tasks_are_limited() -> bool:
-    """Whether Linux holds a sandbox to its number of processes: whom the machine knows as root it does not."""
+    """Whether Linux holds a sandbox to its number of processes: whom the machine knows as root it does not.
+
+    Raises IsolationError as `isolation_in_force` does.
+    """
     if not isolation_in_force().strong:
         return False
     forks = [sys.executable, "-I", "-S", "-c", "import os; os.fork()"]
-    command = [*_bubblewrap(Room()), "--", "/usr/bin/prlimit", "--nproc=1", *forks]
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return b"BlockingIOError" in done.stderr
+    return b"BlockingIOError" in _tried("/usr/bin/prlimit", "--nproc=1", *forks).stderr
 
 
 def demand_isolation(*, public: bool) -> Isolation:
@@ -209,7 +212,9 @@ class Child:
 
     def work(self) -> TreeWork:
         """What it and all that it has started do, also before it has answered."""
-        return work_of(self._process.pid)
+        found = work_of(self._process.pid)
+        used_s = None if self._group is None else self._group.used_s()
+        return found if used_s is None else replace(found, used_s=used_s, counts_all=True)
 
     def pin(self, cores: Sequence[int]) -> None:
         """Moves every thread of the child to `cores`; threads that it starts later follow."""
@@ -441,18 +446,26 @@ def _python_prefixes() -> list[str]:
 def _bubblewrap_works() -> bool:
     if shutil.which("bwrap") is None or not seccomp.supported():
         return False
+    return _tried("/usr/bin/env").returncode == 0
+
+
+def _tried(*argv: str) -> subprocess.CompletedProcess[bytes]:
+    """Runs a program under bubblewrap. Raises IsolationError if the machine was too busy for that to tell anything."""
     try:
-        done = subprocess.run(
-            [*_bubblewrap(Room()), "--", "/usr/bin/env"], capture_output=True, timeout=20, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return done.returncode == 0
+        done = subprocess.run([*_bubblewrap(Room()), "--", *argv], capture_output=True, timeout=_TRIED_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise IsolationError(f"bubblewrap could not be tried: {error}") from error
+    is_killed = done.returncode < 0 or done.returncode > 128
+    said = [line for line in done.stderr.splitlines() if line.startswith(b"bwrap: ")]
+    if is_killed or any(line.endswith(_LACKS) for line in said):
+        told = clean_text(b"; ".join(said).decode(errors="replace")) or f"it ended with {done.returncode}"
+        raise IsolationError(f"bubblewrap could not be tried: {told}")
+    return done
 
 
 def _await_gone(pids: Sequence[int]) -> None:
     until = time.monotonic() + _KILL_WAIT_S
-    while any(state_of(f"/proc/{pid}/stat") not in "ZX" for pid in pids):
+    while not all(map(is_gone, pids)):
         if time.monotonic() > until:
             raise ChildSurvived("a sandboxed process survived SIGKILL")
         time.sleep(0.001)
