@@ -314,12 +314,20 @@ def _open_finals(contest: Contest) -> Any:
 
 
 def _is_in_question(entry: ContestEntry, final: Evaluation) -> bool:
-    """As on leaderboards: what was refused at another time, or under review, does not count until staff confirm it."""
+    """As on leaderboards: what was refused at another time, or under review, does not count until staff confirm it.
+
+    What a gate says of the final is settled if it was for as high a score before: when all finals have ended it is too
+    late for staff to look at one.
+    """
     ordinary = Evaluation.objects.full().filter(
         submission=entry.submission, device_kind=entry.device_kind, ruleset=final.ruleset, verdict=Verdict.PASS
     )
     judgings = [final, *ordinary.select_related("submission__method").order_by("pk")[:1]]
-    return any(review_reason(item, JudgedProgram(item).same_code(item)) for item in judgings)
+    asked = [(item, JudgedProgram(item).same_code(item)) for item in judgings]
+    (_, of_final), *others = asked
+    for _, same_code in others:
+        of_final.also_answered(same_code)
+    return any(review_reason(item, same_code) for item, same_code in asked)
 
 
 def freeze(contest: Contest) -> None:

@@ -190,14 +190,14 @@ def _entries_follow(submission: Submission) -> None:
     """
     mine, task = of_one_person(submission), submission.task_version.task_id
     submissions = Submission.objects.filter(mine or Q(pk=None))
-    entered = list(submissions.filter(contest_entries__task__task=task).distinct())
+    entered = {item.pk: item for item in submissions.filter(contest_entries__task__task=task)}
     if not entered:
         return
     moderated = submissions.moderated().filter(task_version__task=task).order_by().values("pk")
     decided = ModerationAction.objects.filter(submission__in=moderated, kind__in=_OF_PROGRAMS).order_by("pk")
     last = {action.submission_id: action for action in decided}
     refused = Refusal.objects.filter(mine or Q(pk=None), verdict="", task_version__task=task)
-    judgings = Evaluation.objects.filter(submission__in=[*last, *(item.pk for item in entered)])
+    judgings = Evaluation.objects.filter(submission__in={*last, *entered})
     known = list(judgings.select_related("submission__method").defer("report"))
     own, names = own_names_of_many(known, {"task_version__task": task}), defaultdict[Any, set[Name]](set)
     for item in known:
@@ -205,21 +205,22 @@ def _entries_follow(submission: Submission) -> None:
     made = [row for row in last.values() if row.kind == ActionKind.INVALIDATE]
     invalidated = [(row.created, names[row.submission_id]) for row in made]
     invalidated += [(row.finished, names_of(row, tokens=True)) for row in refused]
-    down = []
-    for one in entered:
+    entries, down = ContestEntry.objects.filter(submission__in=entered), []
+    for entry, submission_pk, device_kind in entries.values_list("pk", "submission", "device_kind"):
+        one = entered[submission_pk]
         found = [moment for moment, about in invalidated if not names[one.pk].isdisjoint(about)]
-        if one.moderation != _OK or _is_unconfirmed(one, found):
-            down.append(one.pk)
-    entries = ContestEntry.objects.filter(submission__in=entered)
-    entries.filter(submission__in=down).update(taken_down=True)
-    entries.exclude(submission__in=down).update(taken_down=False)
+        if one.moderation != _OK or _is_unconfirmed(one, device_kind, found):
+            down.append(entry)
+    entries.filter(pk__in=down).update(taken_down=True)
+    entries.exclude(pk__in=down).update(taken_down=False)
 
 
-def _is_unconfirmed(submission: Submission, invalidated: list[datetime]) -> bool:
-    """Whether one of these decisions about other submissions of the program was not followed by a confirmation."""
+def _is_unconfirmed(submission: Submission, device_kind: int, invalidated: list[datetime]) -> bool:
+    """Whether one of these decisions about others of the program was not followed by a confirmation on the device."""
     if not invalidated:
         return False
-    confirmed = confirmations.of(submission).aggregate(newest=Max("confirmed"))["newest"]
+    there = confirmations.of(submission).filter(device_kind=device_kind)
+    confirmed = there.aggregate(newest=Max("confirmed"))["newest"]
     return confirmed is None or max(invalidated) > confirmed
 
 
