@@ -38,7 +38,8 @@ from ..models import (
 )
 from ..notifications import telling
 from ..querysets import ActionQuerySet
-from ..states import FINISHED, ActionKind, Moderation, Switch
+from ..quotas import CHARGED_REASONS
+from ..states import FINISHED, ActionKind, Moderation, Priority, Switch
 
 REPORTS_PER_DAY = 20
 SUSPENDED = "The account was suspended."
@@ -225,9 +226,10 @@ def _is_unconfirmed(submission: Submission, device_kind: int, invalidated: list[
 
 
 def ban(account: User, *, by: User, reason: str, note: str = "") -> None:
-    """End an account's sessions, log-ins and tokens, and what it has in the queue; its entries stay.
+    """End an account's sessions, log-ins and tokens, and what it has asked for that is in the queue; its entries stay.
 
-    Raises Refused for oneself, for staff unless by a superuser, and where it is suspended already.
+    What a contest, staff or housekeeping have asked for goes on: nothing would bring it back with the account. Raises
+    Refused for oneself, for staff unless by a superuser, and where it is suspended already.
     """
     if account == by:
         raise Refused("You cannot suspend your own account.")
@@ -237,7 +239,8 @@ def ban(account: User, *, by: User, reason: str, note: str = "") -> None:
         if User.objects.filter(pk=account.pk, is_active=True).update(is_active=False) != 1:
             raise Refused("The account is already suspended.")
         log_action(ActionKind.BAN, by, "an account", account=account, public_reason=reason, private_note=note)
-        for evaluation in Evaluation.objects.filter(submission__owner=account).exclude(state__in=FINISHED):
+        asked = Q(reason__in=CHARGED_REASONS) | Q(priority=Priority.AGENT)  # an agent run also confirms its best
+        for evaluation in Evaluation.objects.filter(asked, submission__owner=account).exclude(state__in=FINISHED):
             evaluation_cancel(evaluation, SUSPENDED)
         for extension in extensions():
             extension.on_account_end(account, "staff, with the account")
