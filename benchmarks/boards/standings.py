@@ -67,7 +67,8 @@ def standings_update(evaluation: Evaluation) -> set[str]:
 def decision_follows(evaluation: Evaluation) -> set[str]:
     """Renew on all boards of the task what decisions of staff reach only now. The device kinds of these boards.
 
-    What a moderated submission was compiled to may be known only now, or that two programs of an owner are one.
+    What a moderated submission was compiled to may be known only now, or that somebody's program has its code, or that
+    two programs of an owner are one.
     """
     if not decided_versions().filter(pk=evaluation.task_version_id).exists():
         return set()
