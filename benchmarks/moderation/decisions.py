@@ -43,23 +43,24 @@ SUSPENDED = "The account was suspended."
 ENTRY_DECIDED = "Someone else has made a decision about this entry in the meantime. Look at it again."
 
 
+_OK, _HIDDEN, _INVALIDATED = Moderation.OK, Moderation.HIDDEN, Moderation.INVALIDATED
+HIDDEN_AND_INVALIDATED = "hidden and invalidated"
+STATES = (*Moderation.choices, (HIDDEN_AND_INVALIDATED, HIDDEN_AND_INVALIDATED.capitalize()))  # see `state_of`
+
+
 @dataclass(frozen=True)
 class StatusMove:
-    """From which submissions a decision leads, and what it makes of them."""
+    """From which states a decision leads on, and the moderation that each of them gets."""
 
-    sources: Q
-    columns: Mapping[str, Moderation]
+    targets: Mapping[str, Moderation]
     refusal: str
 
 
-_OK, _HIDDEN, _INVALIDATED = Moderation.OK, Moderation.HIDDEN, Moderation.INVALIDATED
 MOVES: dict[ActionKind, StatusMove] = {
-    ActionKind.HIDE: StatusMove(~Q(moderation=_HIDDEN), {"moderation": _HIDDEN}, "The submission is already hidden."),
-    ActionKind.INVALIDATE: StatusMove(
-        ~Q(moderation=_INVALIDATED), {"moderation": _INVALIDATED}, "The submission is already invalidated."
-    ),
-    ActionKind.SHOW: StatusMove(Q(moderation=_HIDDEN), {"moderation": _INVALIDATED}, "The submission is not hidden."),
-    ActionKind.RESTORE: StatusMove(~Q(moderation=_OK), {"moderation": _OK}, "It is neither hidden nor invalidated."),
+    ActionKind.HIDE: StatusMove({_OK: _HIDDEN, _INVALIDATED: _HIDDEN}, "The submission is already hidden."),
+    ActionKind.INVALIDATE: StatusMove({_OK: _INVALIDATED, _HIDDEN: _HIDDEN}, "The submission is already invalidated."),
+    ActionKind.SHOW: StatusMove({HIDDEN_AND_INVALIDATED: _INVALIDATED}, "The submission is not hidden."),
+    ActionKind.RESTORE: StatusMove({_HIDDEN: _OK, _INVALIDATED: _OK}, "It is neither hidden nor invalidated."),
 }
 _OF_REVIEWS = (ActionKind.CONFIRM, ActionKind.REOPEN)
 
@@ -97,9 +98,9 @@ def decide(
 ) -> None:
     """Move a submission and rank the boards it was judged for anew.
 
-    To restore what was invalidated and hidden is to show it: one decision is undone at a time. `seen` is the moderation
-    that whoever decides had before their eyes. Raises Refused where it has changed since, and where the move does not
-    lead on from where the submission is.
+    To restore what was invalidated and hidden is to show it: one decision is undone at a time. What is hidden stays so
+    if it is invalidated. `seen` is the state that whoever decides had before their eyes (`state_of`). Raises Refused
+    where it has changed since, and where the move does not lead on from where the submission is.
     """
     with transaction.atomic():
         reports = ModerationAction.objects.open_reports().filter(submission=submission, actor__isnull=False)
@@ -107,7 +108,7 @@ def decide(
         moves_boards = kind in MOVES or kind in _OF_REVIEWS
         if moves_boards:
             standings.boards_marked(submission.task_version.task.versions.order_by("pk").values_list("pk", flat=True))
-        if kind == ActionKind.RESTORE and stays_invalidated(submission):
+        if kind == ActionKind.RESTORE and state_of(submission) == HIDDEN_AND_INVALIDATED:
             kind = ActionKind.SHOW
         about = standings.on_each_board(submission) if moves_boards else []
         _move(submission, kind, seen)
@@ -117,10 +118,13 @@ def decide(
             standings_follow(submission, about)
 
 
-def stays_invalidated(submission: Submission) -> bool:
-    """Whether it is hidden now, and staff have invalidated it before or since and not taken that back."""
-    now = Submission.objects.filter(pk=submission.pk, moderation=_HIDDEN).first()
-    return now is not None and reviews.is_invalidated(now)
+def state_of(submission: Submission) -> str:
+    """Its moderation now, or HIDDEN_AND_INVALIDATED, in whichever order staff have done that; empty: it was deleted."""
+    now = Submission.objects.filter(pk=submission.pk).first()
+    if now is None:
+        return ""
+    is_both = now.moderation == _HIDDEN and reviews.is_invalidated(now)
+    return HIDDEN_AND_INVALIDATED if is_both else now.moderation
 
 
 def decide_entry(entry: ContestEntry, kind: ActionKind, *, by: User, reason: str, seen: str, note: str = "") -> None:
@@ -144,8 +148,8 @@ def decide_entry(entry: ContestEntry, kind: ActionKind, *, by: User, reason: str
 
 
 def _move(submission: Submission, kind: ActionKind, seen: str | None) -> None:
-    held = Submission.objects.filter(pk=submission.pk)
-    if seen is not None and not held.filter(moderation=seen).exists():
+    held, state = Submission.objects.filter(pk=submission.pk), state_of(submission)
+    if seen is not None and seen != state:
         raise Refused("Someone else has made a decision about this submission in the meantime. Look at it again.")
     if kind == ActionKind.DISMISS:
         if not ModerationAction.objects.open_reports().filter(submission=submission).exists():
@@ -157,8 +161,10 @@ def _move(submission: Submission, kind: ActionKind, seen: str | None) -> None:
     elif kind == ActionKind.REOPEN:
         if not confirmations.of(submission).delete()[0]:
             raise Refused("No review of this submission has been closed.")
-    elif held.filter(MOVES[kind].sources).update(**MOVES[kind].columns) != 1:
-        raise Refused(MOVES[kind].refusal)
+    else:
+        targets, before = MOVES[kind].targets, _HIDDEN if state == HIDDEN_AND_INVALIDATED else state
+        if state not in targets or held.filter(moderation=before).update(moderation=targets[state]) != 1:
+            raise Refused(MOVES[kind].refusal)
 
 
 def standings_follow(submission: Submission, about: Sequence[Evaluation] = ()) -> None:
