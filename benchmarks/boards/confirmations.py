@@ -28,13 +28,17 @@ def confirm(submission: Submission) -> None:
 
 
 def of(submission: Submission) -> QuerySet[Confirmation]:
-    """Those that hold for it: of its text or of what it was compiled to, where it was judged."""
+    """Those that hold for it: of its text or of what it was compiled to, for the device kinds on which it was judged.
+
+    On all versions of the task: it settles there what staff had decided before.
+    """
     like = Q(pk=None)
     judged = submission.evaluations.exclude(verdict="").order_by()
-    for *board, object_key in judged.values_list(*_BOARD, "object_key").distinct():
+    for device_kind, object_key in judged.values_list("device_kind", "object_key").distinct():
         same = Q(source_sha256=submission.blob_id) | (Q(object_key=object_key) & ~Q(object_key=""))
-        like |= same & Q(**dict(zip(_BOARD, board, strict=True)))
-    return Confirmation.objects.filter(like, language__in=read_alike(submission.language))
+        like |= same & Q(device_kind=device_kind)
+    task = {"task_version__task": submission.task_version.task_id}
+    return Confirmation.objects.filter(like, language__in=read_alike(submission.language), **task)
 
 
 def no_open_gate() -> Q:

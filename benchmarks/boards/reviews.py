@@ -72,14 +72,14 @@ def _invalidated(evaluation: Evaluation, same_code: SameCode) -> str:
     """What staff have said of another submission of the code, its owner's or one that was there when they decided.
 
     On any board of the task. What somebody else had judged before stands on, if staff could see it. Only a confirmation
-    afterwards settles this.
+    afterwards settles this, on whatever version of the task for the same device kind.
     """
     mine = evaluation.submission
     others = {item.submission_id: item.submission for item in (*same_code.judgings, *same_code.taken_down)}
     gone = {pk: other for pk, other in others.items() if pk != mine.pk and other.moderation != Moderation.OK}
     if not gone:
         return ""
-    confirmed = same_code.confirmed_at(evaluation)
+    confirmed = same_code.confirmed_on_device_at(evaluation)
     for action in _last_decisions(evaluation, same_code):
         if action.submission_id not in gone:
             continue
@@ -125,7 +125,7 @@ def _remembered(evaluation: Evaluation, same_code: SameCode) -> str:
         about = names if refusal.verdict else same_code.names_on_task(evaluation)
         if not is_of_owner(refusal, submission) and not (is_alike and names_of(refusal) & about):
             continue
-        since = same_code.last_at(refusal) if refusal.verdict else same_code.confirmed_at(refusal)
+        since = same_code.last_at(refusal) if refusal.verdict else same_code.confirmed_on_device_at(refusal)
         if not (is_alike and names_of(refusal) & left):  # what is gone cannot be confirmed itself
             since = _settled_by_entry(evaluation, refusal, same_code)
         if not refusal.verdict and _had_public_score(submission, refusal.finished):
@@ -145,9 +145,9 @@ def _settled_by_entry(evaluation: Evaluation, refusal: Refusal, same_code: SameC
     A confirmation of the entry is about it only if there was nothing left to be confirmed itself by then. Until it was
     deleted it was settled as all that is there, and what has settled it then holds on.
     """
-    confirmed = same_code.confirmed_at(evaluation)
     if not refusal.verdict:
-        return confirmed
+        return same_code.confirmed_on_device_at(evaluation)
+    confirmed = same_code.confirmed_at(evaluation)
     if confirmed is not None and refusal.deleted is not None and confirmed < refusal.deleted:
         confirmed = None
     return max(filter(None, (confirmed, same_code.last_at(refusal))), default=None)

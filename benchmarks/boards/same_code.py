@@ -241,9 +241,10 @@ def connected_on_task(judgings: Sequence[Evaluation]) -> list[Evaluation]:
 
 
 def newly_connected(evaluation: Evaluation) -> list[Evaluation]:
-    """Judgings, not saved, with the names of programs on the task that its owner had apart from each other before it.
+    """Judgings, not saved, with the names of what its owner had of its program on the task before it.
 
-    Empty if there were not two such programs.
+    Empty if decisions of staff reach no more of that than before: it was one program, and of no name that this judging
+    adds have they decided anything, whoever it was about.
     """
     is_known = evaluation.verdict not in ("", *_OURS) and not (
         evaluation.is_quick and evaluation.verdict == Verdict.PASS
@@ -254,7 +255,16 @@ def newly_connected(evaluation: Evaluation) -> list[Evaluation]:
     own = _rows_of({_whose_columns(evaluation.submission)}, names, boards, ~Q(pk=evaluation.pk))
     groups = _groups(map(_named, own.get(owner_of(evaluation), ())))
     before = {groups[name] for name in names if name in groups}
-    return _named_by(names.union(*before), own, evaluation.submission) if len(before) > 1 else []
+    if not before or (len(before) == 1 and not _is_decided(names.difference(*before), boards)):
+        return []
+    return _named_by(names.union(*before), own, evaluation.submission)
+
+
+def _is_decided(names: set[Name], boards: dict[str, Any]) -> bool:
+    """Whether staff have moderated something with one of these names that is still there or was deleted since."""
+    moderated = Submission.objects.moderated().order_by().values("pk")
+    judged = Evaluation.objects.filter(having(names, _COLUMNS), submission__in=moderated, **boards)
+    return judged.exists() or Refusal.objects.filter(having(names, GONE_OF_OWNER), verdict="", **boards).exists()
 
 
 def _named_by(names: frozenset[Name] | set[Name], own: dict[str, list[Keys]], like: Submission) -> list[Evaluation]:

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import wraps
+from itertools import chain
 from typing import Any, TypeVar, cast
 
 from ..harness import Verdict, read_alike
@@ -51,22 +52,25 @@ class SameCode(Judgings):
         audits: Iterable[DeletedScore] = (),
         gone: Iterable[Gone] = (),
         *,
+        on_device: Iterable[Confirmation] = (),
         on_task: dict[str, Groups] | None = None,
     ) -> None:
         """`taken_down` are judgings, on any board of the task, of submissions that staff have moderated.
 
-        `audits` are of submissions that were deleted.
+        `audits` are of submissions that were deleted. `on_device` are confirmations for the device kind on any version
+        of the task.
         """
         super().__init__(judgings, gone, on_task)
         self.taken_down = list(taken_down)
         self.found = dict[Any, Any]()  # see `once_for_all_alike`
         self.keys = frozenset(item.pk for item in self.judgings)
-        self._confirmed, self._audits = dict[Name, datetime](), defaultdict[Name, list[Any]](list)
+        confirmations = list(confirmations)
+        self._confirmed, self._audits = _newest(confirmations), defaultdict[Name, list[Any]](list)
+        self._confirmed_on_device = _newest(chain(confirmations, on_device))
         self._reached = dict[tuple[Name, str], float]()
         self._confirmed_at = dict[tuple[type, int], datetime | None]()
         for row in confirmations:
             for name in _seen(row):
-                self._confirmed[name] = max(self._confirmed.get(name, row.confirmed), row.confirmed)
                 self._reach(name, row.reached)
         for audit in (*filter(is_passed_audit, self.judgings), *audits):
             for name in _seen(audit):
@@ -75,6 +79,11 @@ class SameCode(Judgings):
         for item in filter(self.was_seen, self.judgings):
             for name in _seen(item):
                 self._reach(name, {gate["code"]: most(item) for gate in gates_of(item)})
+
+    def also_answered(self, other: "SameCode") -> None:
+        """Count as settled what gates say of scores as high as those for which they are settled on another board."""
+        for (name, gate), score in other._reached.items():
+            self._reach(name, {gate: score})
 
     def _reach(self, name: Name, scores: dict[str, float]) -> None:
         for code, score in scores.items():
@@ -113,6 +122,15 @@ class SameCode(Judgings):
             self._confirmed_at[asked] = max(moments, default=None)
         return self._confirmed_at[asked]
 
+    def confirmed_on_device_at(self, row: Any) -> datetime | None:
+        """When staff last confirmed it, on whatever version of the task and under whatever rules.
+
+        That settles what they had decided about others of the program, which counts on all boards. On another device
+        kind it may be another program.
+        """
+        moments = (self._confirmed_on_device[name] for name in _seen(row) & self._confirmed_on_device.keys())
+        return max(moments, default=None)
+
     def last_at(self, row: Any) -> datetime | None:
         """When an audit that passed or a decision of staff last settled what had been in question about it."""
         moments = [ended(audit) for audit in self._audits_of(row)]
@@ -137,11 +155,16 @@ class JudgedProgram(Judgings):
         like = having(names, GONE)
         self._confirmations = list(Confirmation.objects.filter(like, **board))
         self._audits = list(DeletedScore.objects.filter(like, passed_audit=True, **board))
-        self._taken_down = Judgings(())
+        self._taken_down, self._on_device = Judgings(()), list[Confirmation]()
         if decided_versions().filter(pk=evaluation.task_version_id).exists():
-            self.on_task = own_groups(judged, all_boards_of(evaluation.task_version_id))
+            boards = all_boards_of(evaluation.task_version_id)
+            self.on_task = own_groups(judged, boards)
             names |= set[Name]().union(*{self.names_on_task(item) for item in judged})
             self._taken_down = Judgings(taken_down_of(evaluation, names))
+            confirmed = Confirmation.objects.filter(
+                having(names, GONE), device_kind=evaluation.device_kind_id, **boards
+            )
+            self._on_device = list(confirmed)
         self._asked = dict[_Alike, SameCode]()
         self._codes = dict[tuple[int, ...], SameCode]()
 
@@ -152,8 +175,8 @@ class JudgedProgram(Judgings):
             taken_down = self._taken_down.of_same_code(evaluation, self.names_on_task(evaluation))
             keys = tuple(item.pk for item in (*judgings, *taken_down))
             if keys not in self._codes:
-                settled = self._confirmations, self._audits
-                self._codes[keys] = SameCode(judgings, taken_down, *settled, self.gone, on_task=self.on_task)
+                found = judgings, taken_down, self._confirmations, self._audits, self.gone
+                self._codes[keys] = SameCode(*found, on_device=self._on_device, on_task=self.on_task)
             self._asked[asked] = self._codes[keys]
         return self._asked[asked]
 
@@ -215,6 +238,15 @@ def _alike(evaluation: Evaluation, judgings: Judgings) -> _Alike:
     """What decides which judgings have to do with one."""
     names = judgings.own_names(evaluation, tokens=True)
     return owner_of(evaluation), names, read_alike(evaluation.submission.language)
+
+
+def _newest(confirmations: Iterable[Confirmation]) -> dict[Name, datetime]:
+    """When each text and each compiled code was last confirmed."""
+    found = dict[Name, datetime]()
+    for row in confirmations:
+        for name in _seen(row):
+            found[name] = max(found.get(name, row.confirmed), row.confirmed)
+    return found
 
 
 def _seen(row: Any) -> set[Name]:

@@ -26,6 +26,7 @@ from ..querysets import counted
 from ..states import BOUNDED, MethodKind, Moderation, TaskVersionStatus, Visibility
 from . import confirmations
 from .contradictions import is_for_site
+from .entries import entries_follow
 from .labels import is_ranked
 from .ranking import Entry, rank
 from .reviews import AUDITS
@@ -67,15 +68,19 @@ def standings_update(evaluation: Evaluation) -> set[str]:
 def decision_follows(evaluation: Evaluation) -> set[str]:
     """Renew on all boards of the task what decisions of staff reach only now. The device kinds of these boards.
 
-    What a moderated submission was compiled to may be known only now, or that two programs of an owner are one.
+    Frozen results of contests follow as well. What a moderated submission was compiled to may be known only now, or
+    that somebody's program has its code, or that two programs of an owner are one.
     """
     if not decided_versions().filter(pk=evaluation.task_version_id).exists():
         return set()
-    if Submission.objects.moderated().filter(pk=evaluation.submission_id).exists():
-        about = on_each_board(evaluation.submission)
-    else:
-        about = _on_boards_of(evaluation.task_version.task_id, newly_connected(evaluation))
+    is_moderated = Submission.objects.moderated().filter(pk=evaluation.submission_id).exists()
+    connected = [] if is_moderated else newly_connected(evaluation)
+    if not (is_moderated or connected):
+        return set()
+    task = evaluation.task_version.task_id
+    about = on_each_board(evaluation.submission) if is_moderated else _on_boards_of(task, connected)
     review_renew(about)
+    entries_follow(evaluation.submission)
     return {item.device_kind.slug for item in about}
 
 

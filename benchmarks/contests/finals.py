@@ -39,6 +39,7 @@ from ..models import (
     ModerationAction,
     RuleSet,
     StoredTask,
+    Submission,
     TaskVersion,
     TeamMembership,
 )
@@ -199,11 +200,37 @@ def best_entries(contest: Contest, count: int) -> Iterator[tuple[int, int, int, 
     for board, items in shown.items():
         taken, seen = Counter[bool](), set[Name]()
         for row in best_rows(items, programs):
-            names = names_of(row.evaluation, tokens=True)
-            if taken[row.under_review] < count and names.isdisjoint(seen):
-                taken[row.under_review] += 1
+            names, is_doubted = names_of(row.evaluation, tokens=True), row.under_review
+            if names.isdisjoint(seen) and taken[False] < count:
+                is_doubted = is_doubted or _is_doubted_elsewhere(row.evaluation)
+            if names.isdisjoint(seen) and taken[is_doubted] < count:
+                taken[is_doubted] += 1
                 yield (*board, row.evaluation)
             seen |= names
+
+
+def _is_doubted_elsewhere(evaluation: Evaluation) -> bool:
+    others = _on_each_version(evaluation.submission, evaluation.device_kind_id, evaluation.ruleset_id)
+    asked = [(item, JudgedProgram(item)) for item in others if item.task_version_id != evaluation.task_version_id]
+    return any(review_reason(item, program.same_code(item)) for item, program in asked)
+
+
+def _on_each_version(submission: Submission, device_kind: int, ruleset: int) -> list[Evaluation]:
+    """What stands for it on the board of each version of the task, from the first that has accepted it on. Not saved.
+
+    If it was judged there or not: there may be a refusal of its program. Not the finals of contests, this one included.
+    """
+    board = {"device_kind_id": device_kind, "ruleset_id": ruleset}
+    accepted = Evaluation.objects.full().filter(submission=submission, verdict=Verdict.PASS, **board)
+    ordinary = accepted.exclude(task_version__status=TaskVersionStatus.CONTEST).select_related("task_version")
+    first = ordinary.order_by("task_version__number", "pk").first()
+    if first is None:
+        return []
+    versions = TaskVersion.objects.filter(task=first.task_version.task_id, number__gte=first.task_version.number)
+    return [
+        Evaluation(submission=submission, task_version=version, object_key=first.object_key, **board)
+        for version in versions.exclude(status=TaskVersionStatus.CONTEST).order_by("number")
+    ]
 
 
 def begin(contest: Contest) -> None:
@@ -314,18 +341,23 @@ def _open_finals(contest: Contest) -> Any:
 
 
 def _is_in_question(entry: ContestEntry, final: Evaluation) -> bool:
-    """As on leaderboards: what was refused at another time, or under review, does not count until staff confirm it."""
-    ordinary = Evaluation.objects.full().filter(
-        submission=entry.submission, device_kind=entry.device_kind, ruleset=final.ruleset, verdict=Verdict.PASS
-    )
-    judgings = [final, *ordinary.select_related("submission__method").order_by("pk")[:1]]
-    return any(review_reason(item, JudgedProgram(item).same_code(item)) for item in judgings)
+    """As on leaderboards: what was refused at another time, or under review, does not count until staff confirm it.
+
+    What a gate says of the final is settled if it was for as high a score before: when all finals have ended it is too
+    late for staff to look at one.
+    """
+    ordinary = _on_each_version(final.submission, entry.device_kind_id, final.ruleset_id)
+    asked = [(item, JudgedProgram(item).same_code(item)) for item in (final, *ordinary)]
+    (_, of_final), *others = asked
+    for _, same_code in others:
+        of_final.also_answered(same_code)
+    return any(review_reason(item, same_code) for item, same_code in asked)
 
 
 def freeze(contest: Contest) -> None:
     """Write the results down, so that nothing that happens to a judging later changes them, and tell participants."""
     _hold_boards(contest)
-    for entry in ContestEntry.objects.filter(task__contest=contest).select_related("final", "submission"):
+    for entry in ContestEntry.objects.filter(task__contest=contest).select_related("final__submission", "submission"):
         final = entry.final
         if final is None or entry.submission is None:
             continue

@@ -127,7 +127,7 @@ class ContestEntry(models.Model):
     score_lo = models.FloatField(null=True, blank=True)
     score_hi = models.FloatField(null=True, blank=True)
     timing_trust = models.TextField(blank=True)  # of the final
-    taken_down = models.BooleanField(default=False, db_default=False)  # by staff; `moderation/decisions.py` writes it
+    taken_down = models.BooleanField(default=False, db_default=False)  # by staff, as `boards/entries.py` finds
 
     class Meta:
         ordering: ClassVar = ["pk"]

@@ -6,19 +6,17 @@ error. Nothing is deleted and no score is edited; every decision can be undone. 
 (`rejudging.py`).
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Max, Q
+from django.db.models import Q
 from django.utils import timezone
 
 from benchmarks.boards import confirmations, reviews, standings
-from benchmarks.boards.same_code import Name, names_of, of_one_person, own_names_of_many
+from benchmarks.boards.entries import entries_follow
 from benchmarks.boards.settled import Programs
 from benchmarks.judgings.moves import evaluation_cancel
 from benchmarks.services import Refused
@@ -31,39 +29,39 @@ from ..models import (
     ContestEntry,
     Evaluation,
     ModerationAction,
-    Refusal,
     RejudgeBatch,
     SiteSwitch,
     Submission,
 )
 from ..notifications import telling
 from ..querysets import ActionQuerySet
-from ..states import FINISHED, ActionKind, Moderation, Switch
+from ..quotas import CHARGED_REASONS
+from ..states import FINISHED, ActionKind, Moderation, Priority, Switch
 
 REPORTS_PER_DAY = 20
 SUSPENDED = "The account was suspended."
 ENTRY_DECIDED = "Someone else has made a decision about this entry in the meantime. Look at it again."
 
 
+_OK, _HIDDEN, _INVALIDATED = Moderation.OK, Moderation.HIDDEN, Moderation.INVALIDATED
+HIDDEN_AND_INVALIDATED = "hidden and invalidated"
+STATES = (*Moderation.choices, (HIDDEN_AND_INVALIDATED, HIDDEN_AND_INVALIDATED.capitalize()))  # see `state_of`
+
+
 @dataclass(frozen=True)
 class StatusMove:
-    """From which submissions a decision leads, and what it makes of them."""
+    """From which states a decision leads on, and the moderation that each of them gets."""
 
-    sources: Q
-    columns: Mapping[str, Moderation]
+    targets: Mapping[str, Moderation]
     refusal: str
 
 
-_OK, _HIDDEN, _INVALIDATED = Moderation.OK, Moderation.HIDDEN, Moderation.INVALIDATED
 MOVES: dict[ActionKind, StatusMove] = {
-    ActionKind.HIDE: StatusMove(~Q(moderation=_HIDDEN), {"moderation": _HIDDEN}, "The submission is already hidden."),
-    ActionKind.INVALIDATE: StatusMove(
-        ~Q(moderation=_INVALIDATED), {"moderation": _INVALIDATED}, "The submission is already invalidated."
-    ),
-    ActionKind.SHOW: StatusMove(Q(moderation=_HIDDEN), {"moderation": _INVALIDATED}, "The submission is not hidden."),
-    ActionKind.RESTORE: StatusMove(~Q(moderation=_OK), {"moderation": _OK}, "It is neither hidden nor invalidated."),
+    ActionKind.HIDE: StatusMove({_OK: _HIDDEN, _INVALIDATED: _HIDDEN}, "The submission is already hidden."),
+    ActionKind.INVALIDATE: StatusMove({_OK: _INVALIDATED, _HIDDEN: _HIDDEN}, "The submission is already invalidated."),
+    ActionKind.SHOW: StatusMove({HIDDEN_AND_INVALIDATED: _INVALIDATED}, "The submission is not hidden."),
+    ActionKind.RESTORE: StatusMove({_HIDDEN: _OK, _INVALIDATED: _OK}, "It is neither hidden nor invalidated."),
 }
-_OF_PROGRAMS = (ActionKind.INVALIDATE, ActionKind.RESTORE)  # which count for other submissions of the program, too
 _OF_REVIEWS = (ActionKind.CONFIRM, ActionKind.REOPEN)
 
 
@@ -100,9 +98,9 @@ def decide(
 ) -> None:
     """Move a submission and rank the boards it was judged for anew.
 
-    To restore what was invalidated and hidden is to show it: one decision is undone at a time. `seen` is the moderation
-    that whoever decides had before their eyes. Raises Refused where it has changed since, and where the move does not
-    lead on from where the submission is.
+    To restore what was invalidated and hidden is to show it: one decision is undone at a time. What is hidden stays so
+    if it is invalidated. `seen` is the state that whoever decides had before their eyes (`state_of`). Raises Refused
+    where it has changed since, and where the move does not lead on from where the submission is.
     """
     with transaction.atomic():
         reports = ModerationAction.objects.open_reports().filter(submission=submission, actor__isnull=False)
@@ -110,7 +108,7 @@ def decide(
         moves_boards = kind in MOVES or kind in _OF_REVIEWS
         if moves_boards:
             standings.boards_marked(submission.task_version.task.versions.order_by("pk").values_list("pk", flat=True))
-        if kind == ActionKind.RESTORE and stays_invalidated(submission):
+        if kind == ActionKind.RESTORE and state_of(submission) == HIDDEN_AND_INVALIDATED:
             kind = ActionKind.SHOW
         about = standings.on_each_board(submission) if moves_boards else []
         _move(submission, kind, seen)
@@ -120,10 +118,13 @@ def decide(
             standings_follow(submission, about)
 
 
-def stays_invalidated(submission: Submission) -> bool:
-    """Whether it is hidden now, and staff have invalidated it before or since and not taken that back."""
-    now = Submission.objects.filter(pk=submission.pk, moderation=_HIDDEN).first()
-    return now is not None and reviews.is_invalidated(now)
+def state_of(submission: Submission) -> str:
+    """Its moderation now, or HIDDEN_AND_INVALIDATED, in whichever order staff have done that; empty: it was deleted."""
+    now = Submission.objects.filter(pk=submission.pk).first()
+    if now is None:
+        return ""
+    is_both = now.moderation == _HIDDEN and reviews.is_invalidated(now)
+    return HIDDEN_AND_INVALIDATED if is_both else now.moderation
 
 
 def decide_entry(entry: ContestEntry, kind: ActionKind, *, by: User, reason: str, seen: str, note: str = "") -> None:
@@ -147,8 +148,8 @@ def decide_entry(entry: ContestEntry, kind: ActionKind, *, by: User, reason: str
 
 
 def _move(submission: Submission, kind: ActionKind, seen: str | None) -> None:
-    held = Submission.objects.filter(pk=submission.pk)
-    if seen is not None and not held.filter(moderation=seen).exists():
+    held, state = Submission.objects.filter(pk=submission.pk), state_of(submission)
+    if seen is not None and seen != state:
         raise Refused("Someone else has made a decision about this submission in the meantime. Look at it again.")
     if kind == ActionKind.DISMISS:
         if not ModerationAction.objects.open_reports().filter(submission=submission).exists():
@@ -160,8 +161,10 @@ def _move(submission: Submission, kind: ActionKind, seen: str | None) -> None:
     elif kind == ActionKind.REOPEN:
         if not confirmations.of(submission).delete()[0]:
             raise Refused("No review of this submission has been closed.")
-    elif held.filter(MOVES[kind].sources).update(**MOVES[kind].columns) != 1:
-        raise Refused(MOVES[kind].refusal)
+    else:
+        targets, before = MOVES[kind].targets, _HIDDEN if state == HIDDEN_AND_INVALIDATED else state
+        if state not in targets or held.filter(moderation=before).update(moderation=targets[state]) != 1:
+            raise Refused(MOVES[kind].refusal)
 
 
 def standings_follow(submission: Submission, about: Sequence[Evaluation] = ()) -> None:
@@ -178,55 +181,14 @@ def standings_follow(submission: Submission, about: Sequence[Evaluation] = ()) -
     standings.review_renew([*judged, *about], programs)
     for device in sorted({item.device_kind.slug for item in (*judged, *about)}):
         emit(f"board:{device}", "changed")
-    _entries_follow(submission)
-
-
-def _entries_follow(submission: Submission) -> None:
-    """Write into entries of contests whether staff have taken them down, for all of its owner for its task.
-
-    With a submission go all entries of the same program that its owner had, unless staff have confirmed them since.
-    Also if it has been deleted: staff had invalidated what is remembered without a verdict. Not covered: entries whose
-    own submissions have been deleted, and those of other people.
-    """
-    mine, task = of_one_person(submission), submission.task_version.task_id
-    submissions = Submission.objects.filter(mine or Q(pk=None))
-    entered = list(submissions.filter(contest_entries__task__task=task).distinct())
-    if not entered:
-        return
-    moderated = submissions.moderated().filter(task_version__task=task).order_by().values("pk")
-    decided = ModerationAction.objects.filter(submission__in=moderated, kind__in=_OF_PROGRAMS).order_by("pk")
-    last = {action.submission_id: action for action in decided}
-    refused = Refusal.objects.filter(mine or Q(pk=None), verdict="", task_version__task=task)
-    judgings = Evaluation.objects.filter(submission__in=[*last, *(item.pk for item in entered)])
-    known = list(judgings.select_related("submission__method").defer("report"))
-    own, names = own_names_of_many(known, {"task_version__task": task}), defaultdict[Any, set[Name]](set)
-    for item in known:
-        names[item.submission_id] |= own[item.pk]
-    made = [row for row in last.values() if row.kind == ActionKind.INVALIDATE]
-    invalidated = [(row.created, names[row.submission_id]) for row in made]
-    invalidated += [(row.finished, names_of(row, tokens=True)) for row in refused]
-    down = []
-    for one in entered:
-        found = [moment for moment, about in invalidated if not names[one.pk].isdisjoint(about)]
-        if one.moderation != _OK or _is_unconfirmed(one, found):
-            down.append(one.pk)
-    entries = ContestEntry.objects.filter(submission__in=entered)
-    entries.filter(submission__in=down).update(taken_down=True)
-    entries.exclude(submission__in=down).update(taken_down=False)
-
-
-def _is_unconfirmed(submission: Submission, invalidated: list[datetime]) -> bool:
-    """Whether one of these decisions about other submissions of the program was not followed by a confirmation."""
-    if not invalidated:
-        return False
-    confirmed = confirmations.of(submission).aggregate(newest=Max("confirmed"))["newest"]
-    return confirmed is None or max(invalidated) > confirmed
+    entries_follow(submission)
 
 
 def ban(account: User, *, by: User, reason: str, note: str = "") -> None:
-    """End an account's sessions, log-ins and tokens, and what it has in the queue; its entries stay.
+    """End an account's sessions, log-ins and tokens, and what it has asked for that is in the queue; its entries stay.
 
-    Raises Refused for oneself, for staff unless by a superuser, and where it is suspended already.
+    What a contest, staff or housekeeping have asked for goes on: nothing would bring it back with the account. Raises
+    Refused for oneself, for staff unless by a superuser, and where it is suspended already.
     """
     if account == by:
         raise Refused("You cannot suspend your own account.")
@@ -236,7 +198,8 @@ def ban(account: User, *, by: User, reason: str, note: str = "") -> None:
         if User.objects.filter(pk=account.pk, is_active=True).update(is_active=False) != 1:
             raise Refused("The account is already suspended.")
         log_action(ActionKind.BAN, by, "an account", account=account, public_reason=reason, private_note=note)
-        for evaluation in Evaluation.objects.filter(submission__owner=account).exclude(state__in=FINISHED):
+        asked = Q(reason__in=CHARGED_REASONS) | Q(priority=Priority.AGENT)  # an agent run also confirms its best
+        for evaluation in Evaluation.objects.filter(asked, submission__owner=account).exclude(state__in=FINISHED):
             evaluation_cancel(evaluation, SUSPENDED)
         for extension in extensions():
             extension.on_account_end(account, "staff, with the account")

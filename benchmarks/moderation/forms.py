@@ -28,6 +28,9 @@ _WHAT_IT_DOES = {
 }
 
 
+_STAYS_HIDDEN = "Invalidate: it stays hidden; the same program goes under review, whoever submits it"
+
+
 def _text(label: str, rows: int, **options: Any) -> forms.CharField:
     return forms.CharField(label=label, max_length=REASON_MAX_CHARS, widget=forms.Textarea({"rows": rows}), **options)
 
@@ -49,15 +52,16 @@ class DecisionForm(ReasonForm):
     """One of the moves that lead on from where a submission is; `seen` is where it was when the page was made."""
 
     kind = forms.ChoiceField(label="Decision", widget=forms.RadioSelect)
-    seen = forms.ChoiceField(choices=Moderation.choices, widget=forms.HiddenInput)
+    seen = forms.ChoiceField(choices=decisions.STATES, widget=forms.HiddenInput)
     field_order = ("kind", "reason", "note", "seen")
 
     def __init__(self, submission: Submission, *args: Any, reported: bool, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.initial["seen"] = submission.moderation
+        self.initial["seen"] = state = decisions.state_of(submission)
         kinds = possible_decisions(submission, reported=reported)
+        titles = _WHAT_IT_DOES | ({ActionKind.INVALIDATE: _STAYS_HIDDEN} if state == Moderation.HIDDEN else {})
         self.fields["kind"] = forms.ChoiceField(
-            label="Decision", widget=forms.RadioSelect, choices=[(kind, _WHAT_IT_DOES[kind]) for kind in kinds]
+            label="Decision", widget=forms.RadioSelect, choices=[(kind, titles[kind]) for kind in kinds]
         )
 
 
@@ -81,11 +85,11 @@ class TurnForm(ReasonForm):
 class EntryDecisionForm(TurnForm):
     """About a frozen result; `seen` is where its submission was when the page was made, empty if it was deleted."""
 
-    seen = forms.ChoiceField(choices=Moderation.choices, required=False, widget=forms.HiddenInput)
+    seen = forms.ChoiceField(choices=decisions.STATES, required=False, widget=forms.HiddenInput)
 
     def __init__(self, entry: ContestEntry, *args: Any) -> None:
         super().__init__(ActionKind.INVALIDATE, ActionKind.RESTORE, *args, is_done=entry.is_down)
-        self.initial["seen"] = entry.submission.moderation if entry.submission else ""
+        self.initial["seen"] = decisions.state_of(entry.submission) if entry.submission else ""
 
 
 class CommentDecisionForm(ReasonForm):
@@ -108,15 +112,12 @@ class CommentDecisionForm(ReasonForm):
 
 def possible_decisions(submission: Submission, *, reported: bool) -> list[ActionKind]:
     """The possible decisions, from mild to severe."""
-    shown, stays_invalidated = submission.moderation == Moderation.OK, decisions.stays_invalidated(submission)
+    state = decisions.state_of(submission)
     possible = {
         ActionKind.DISMISS: reported,
-        ActionKind.CONFIRM: shown,
+        ActionKind.CONFIRM: state == Moderation.OK,
         ActionKind.REOPEN: confirmations.of(submission).exists(),
-        ActionKind.INVALIDATE: submission.moderation != Moderation.INVALIDATED,
-        ActionKind.HIDE: submission.moderation != Moderation.HIDDEN,
-        ActionKind.SHOW: stays_invalidated,
-        ActionKind.RESTORE: not shown and not stays_invalidated,
+        **{kind: state in move.targets for kind, move in decisions.MOVES.items()},
     }
     return [kind for kind, holds in possible.items() if holds]
 

@@ -69,6 +69,13 @@ def test_to_show_a_candidate_takes_no_invalidation_back(candidate: Candidate, st
     assert Standing.objects.filter(evaluation__submission=_made(candidate)).exists()
 
 
+def test_to_invalidate_what_is_withheld_shows_nothing_of_it(candidate: Candidate, staff: User) -> None:
+    moderation.withhold(candidate, by=staff, reason="Somebody's secret.")
+    _decide(_made(candidate), ActionKind.INVALIDATE, staff)
+    assert _made(candidate).moderation == Moderation.HIDDEN
+    assert _show(candidate, staff) == Moderation.INVALIDATED
+
+
 def test_to_show_a_candidate_shows_no_submission_that_was_hidden_before(candidate: Candidate, staff: User) -> None:
     _decide(_made(candidate), ActionKind.HIDE, staff)
     moderation.withhold(candidate, by=staff, reason="Somebody's secret.")
@@ -91,7 +98,7 @@ def test_staff_show_what_was_invalidated_and_hidden_and_then_restore_it(candidat
     submission, client = _made(candidate), Client()
     client.force_login(staff)
     for kind in (ActionKind.INVALIDATE, ActionKind.HIDE, ActionKind.SHOW, ActionKind.RESTORE):
-        fields = {"kind": kind, "reason": "It reads the answer.", "seen": _made(candidate).moderation}
+        fields = {"kind": kind, "reason": "It reads the answer.", "seen": decisions.state_of(submission)}
         assert client.post(f"/moderation/submissions/{submission.code}/", fields).status_code == 302, kind
     assert _made(candidate).moderation == Moderation.OK
     assert ModerationAction.objects.filter(submission=submission).count() == 4

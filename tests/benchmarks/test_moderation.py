@@ -9,6 +9,7 @@ from django.db import connection
 from benchmarks.accounts import ownership, tokens
 from benchmarks.models import Evaluation, ModerationAction, Standing, Submission
 from benchmarks.moderation import decisions, review
+from benchmarks.moderation.forms import possible_decisions
 from benchmarks.services import Refused
 from benchmarks.states import ActionKind, Moderation, State, Switch
 
@@ -183,6 +184,35 @@ def test_a_decision_that_leads_nowhere_is_refused_and_not_logged(judged, decide,
     with pytest.raises(Refused):
         decide(evaluation, second)
     assert ModerationAction.objects.count() == (1 if first else 0)
+
+
+@pytest.mark.parametrize("order", [(ActionKind.HIDE, ActionKind.INVALIDATE), (ActionKind.INVALIDATE, ActionKind.HIDE)])
+def test_what_is_hidden_and_invalidated_is_the_same_in_either_order(judged, decide, order):
+    evaluation, states = judged(), [str(Moderation.OK)]
+    for kind in (*order, ActionKind.SHOW, ActionKind.RESTORE):
+        decide(evaluation, kind, seen=states[-1])
+        states.append(decisions.state_of(evaluation.submission))
+    assert states[2:] == [decisions.HIDDEN_AND_INVALIDATED, Moderation.INVALIDATED, Moderation.OK]
+
+
+@pytest.mark.parametrize("kind", [ActionKind.HIDE, ActionKind.INVALIDATE, ActionKind.CONFIRM])
+def test_what_is_hidden_and_invalidated_can_only_be_shown(judged, decide, kind):
+    evaluation = judged()
+    decide(evaluation, ActionKind.HIDE)
+    decide(evaluation, ActionKind.INVALIDATE)
+    with pytest.raises(Refused):
+        decide(evaluation, kind)
+    assert possible_decisions(evaluation.submission, reported=False) == [ActionKind.SHOW]
+    decide(evaluation, ActionKind.RESTORE)
+    assert decisions.state_of(evaluation.submission) == Moderation.INVALIDATED
+
+
+def test_who_has_not_seen_that_something_hidden_was_invalidated_does_not_show_it(judged, decide):
+    evaluation = judged()
+    decide(evaluation, ActionKind.HIDE)
+    decide(evaluation, ActionKind.INVALIDATE, seen=Moderation.HIDDEN)
+    with pytest.raises(Refused, match="in the meantime"):
+        decide(evaluation, ActionKind.RESTORE, seen=Moderation.HIDDEN)
 
 
 def test_who_decides_on_what_has_changed_meanwhile_is_told(judged, decide):

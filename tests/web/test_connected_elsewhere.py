@@ -104,3 +104,19 @@ def test_a_report_asks_no_more_on_a_full_board_where_staff_have_decided_somethin
         costs.append(len(asked))
         assert Standing.objects.filter(evaluation__in=made).exists()
     assert costs[1] < costs[0] + 10, costs
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_judging_that_adds_to_an_entry_a_code_that_was_invalidated_of_somebody_else_reaches_it(
+    staff: User, *, is_deleted: bool
+) -> None:
+    """The owner had one program before. Its text is compiled to the invalidated code on one of two boards."""
+    bad = compiled(enter("cheat", replayed(9.0), "int m;"), "a" * 64)
+    invalidate(bad, staff)
+    other = compiled(on_h100("eve", replayed(9.0), "int e;"), "b" * 64)
+    if is_deleted:
+        ownership.account_delete(User.objects.get(username="cheat"), keep_submissions=False)
+    assert row_on(other).rank == 1
+    compiled(private("eve", replayed(9.0), "int e;"), "a" * 64)
+    assert row_on(other).under_review
+    assert as_written_anew(other)

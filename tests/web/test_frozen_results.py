@@ -20,6 +20,7 @@ from benchmarks.services import Refused
 from benchmarks.states import ActionKind, ContestState, Moderation, Visibility
 
 from . import contests, factories
+from .test_connected import compiled
 
 CHEAT, SPEEDUP = "// cheat\n", {"honest": 2.0, "cheat": 9.0}
 BOTH, HONEST = [("cheat", 1), ("honest", 2)], [("honest", 1)]
@@ -144,6 +145,24 @@ def test_the_same_program_submitted_again_takes_the_result_with_it(contest: Cont
     assert lines(contest) == HONEST
     decide(again, ActionKind.RESTORE, staff)
     assert lines(contest) == BOTH
+
+
+def test_a_result_goes_once_what_was_invalidated_is_compiled_to_its_code(contest: Contest, staff: User) -> None:
+    Evaluation.objects.filter(submission=winner()).update(object_key="a" * 64)
+    again = factories.queued(owner=winner().owner, text="int renamed;", visibility=Visibility.PUBLIC)
+    holding = factories.claimed_for_judging()
+    decide(again.submission, ActionKind.INVALIDATE, staff)
+    assert lines(contest) == BOTH
+    moves.evaluation_compiled(holding, 1.0, "a" * 64)
+    assert lines(contest) == HONEST
+
+
+def test_a_result_goes_once_a_report_connects_it_with_what_was_invalidated(contest: Contest, staff: User) -> None:
+    again = compiled(factories.judged(factories.passing(9.0), owner=winner().owner, text="int renamed;"), "a" * 64)
+    decide(again.submission, ActionKind.INVALIDATE, staff)
+    assert lines(contest) == BOTH
+    compiled(factories.judged(factories.passing(9.0), owner=winner().owner, text=CHEAT), "a" * 64)
+    assert lines(contest) == HONEST
 
 
 def test_what_staff_have_invalidated_counts_on_when_it_is_deleted(contest: Contest, staff: User) -> None:

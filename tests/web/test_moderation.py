@@ -77,6 +77,18 @@ def test_a_hidden_submission_opens_for_owner_and_staff(as_owner, as_stranger, as
         assert as_owner.get(path).status_code == as_staff.get(path).status_code == 200, path
 
 
+def test_a_hidden_submission_stays_hidden_when_it_is_invalidated(as_stranger, as_staff, evaluation, decide):
+    decide(evaluation, ActionKind.HIDE)
+    path, fields = decision_of(evaluation, ActionKind.INVALIDATE, seen=Moderation.HIDDEN)
+    assert "it stays hidden" in as_staff.get(path).content.decode()
+    assert as_staff.post(path, fields).status_code == 302
+    for part in ("", "source/", "report.json"):
+        assert as_stranger.get(f"/evaluations/{evaluation.code}/{part}").status_code == 404, part
+    page = as_staff.get(path).content.decode()
+    assert "Show: everybody can read it again; it stays invalidated" in page
+    assert "Invalidate:" not in page
+
+
 def test_a_hidden_submission_is_found_nowhere(visitor, evaluation, decide):
     decide(evaluation, ActionKind.HIDE)
     code = evaluation.code
