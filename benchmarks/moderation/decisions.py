@@ -23,6 +23,7 @@ from benchmarks.boards.settled import Programs
 from benchmarks.judgings.moves import evaluation_cancel
 from benchmarks.services import Refused
 from benchmarks.switches import switch_set
+from benchmarks.transactions import repeated
 
 from ..events import emit
 from ..extensions import extensions
@@ -95,6 +96,7 @@ def _reports_by(by: User) -> ActionQuerySet:
     return mine
 
 
+@repeated
 def decide(
     submission: Submission, kind: ActionKind, *, by: User, reason: str, note: str = "", seen: str | None = None
 ) -> None:
@@ -126,6 +128,7 @@ def stays_invalidated(submission: Submission) -> bool:
     return now is not None and reviews.is_invalidated(now)
 
 
+@repeated
 def decide_entry(entry: ContestEntry, kind: ActionKind, *, by: User, reason: str, seen: str, note: str = "") -> None:
     """Take a frozen result of a contest down (INVALIDATE) or show it again (RESTORE), whatever its owner does.
 

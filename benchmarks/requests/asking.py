@@ -16,16 +16,18 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from .. import quotas
+from ..boards.standings import boards_marked
 from ..catalogue.importing import task_restore, task_withdraw, task_words_hide, task_words_show
 from ..comments import cleaned, is_blank
 from ..harness import CPU
 from ..judgings.queue import wake_examination
-from ..models import DeviceKind, Evaluation, KernelRequest, RequestVote
+from ..models import DeviceKind, Evaluation, KernelRequest, RequestVote, TaskVersion
 from ..moderation import decisions
 from ..selectors import find_device_kind
 from ..services import Refused
 from ..states import REQUEST_MOVES, REQUEST_UNFINISHED, ActionKind, Moderation, RequestState, Switch
 from ..switches import paused
+from ..transactions import repeated
 from .files import checked_files
 from .lists import answerable, published
 
@@ -127,6 +129,7 @@ def request_close(request: KernelRequest, why: str) -> None:
         _end(request, RequestState.CLOSED, refusal, state_text=_text(why), files={})
 
 
+@repeated
 def request_decide(request: KernelRequest, kind: ActionKind, *, by: User, reason: str, note: str = "") -> None:
     """Hide a published request with its task, or show both again. Raises Refused where that leads nowhere."""
     hide = kind == ActionKind.HIDE
@@ -134,6 +137,7 @@ def request_decide(request: KernelRequest, kind: ActionKind, *, by: User, reason
         raise Refused("A request can be hidden or restored.")
     before, after = (Moderation.OK, Moderation.HIDDEN) if hide else (Moderation.HIDDEN, Moderation.OK)
     with transaction.atomic():
+        boards_marked(TaskVersion.objects.filter(task=request.task_id).values_list("pk", flat=True))
         rows = KernelRequest.objects.filter(pk=request.pk, task__isnull=False, moderation=before)
         if request.task is None or rows.update(moderation=after) != 1:
             raise Refused("The request is already hidden." if hide else "The request is not hidden.")

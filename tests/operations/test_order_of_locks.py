@@ -1,0 +1,143 @@
+"""Two that lock the same rows at once: neither waits for what the other one has (docs/architecture.md).
+
+Each brings both to where they would wait for each other, and the database would end one. Not covered: how long one
+waits for the other.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from benchmarks import quotas, transactions
+from benchmarks.accounts import ownership
+from benchmarks.catalogue.folders import spec_of
+from benchmarks.harness import Source
+from benchmarks.judgings import moves, recording
+from benchmarks.models import Evaluation, KernelRequest, Standing, TaskVersion
+from benchmarks.notifications import telling
+from benchmarks.requests import asking
+from benchmarks.states import ActionKind, RequestState, State, TaskVersionStatus
+from tests.benchmarks.conftest import make_worker
+from tests.benchmarks.test_claims import at_once
+from tests.fakes import report_for
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has one writer at a time"),
+]
+SOON_S = 10.0
+LOCKING_S = 0.2  # until who locks next waits for what is held
+Work = Callable[[], object]
+
+
+@pytest.fixture(autouse=True)
+def not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where two wait for each other, nothing hides it."""
+    monkeypatch.setattr(transactions, "ATTEMPTS_MAX", 1)
+
+
+def claimed(cpu: Any, name: str) -> moves.Holding:
+    Evaluation.objects.filter(state=State.QUEUED, built=None).update(built=moves.timezone.now())
+    holding = moves.evaluation_claim(make_worker(name=f"judge.cpu@{name}"), cpu)
+    assert holding is not None
+    return holding
+
+
+def report(holding: moves.Holding, speedup: float) -> Any:
+    evaluation = holding.evaluation
+    version = TaskVersion.objects.get(task=evaluation.task_version.task_id, status=TaskVersionStatus.ACTIVE)
+    return report_for(Source(evaluation.submission.blob.text, "cpp"), spec_of(version), speedup=speedup)
+
+
+def judged(cpu: Any, speedup: float) -> None:
+    holding = claimed(cpu, f"{speedup}")
+    moves.record_report(holding, report(holding, speedup))
+
+
+def asked_for(evaluation: Evaluation, owner: Any) -> KernelRequest:
+    columns = {"title": "x", "reason": "x", "files": {}, "files_sha256": "0" * 64, "state": RequestState.OPEN}
+    offer = {"worth_s": 3000, "worth_left_s": 3000}
+    return KernelRequest.objects.create(owner=owner, task=evaluation.task_version.task, **columns, **offer)
+
+
+def shown(evaluation: Evaluation, after: threading.Event) -> Work:
+    def show() -> None:
+        assert after.wait(SOON_S)
+        evaluation.submission.refresh_from_db()
+        ownership.visibility_change(evaluation.submission, "public")
+
+    return show
+
+
+def stopped(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, until: threading.Event | None = None) -> Any:
+    """`name` is as before, but tells when it is reached, and goes on a moment later or when `until` has come."""
+    reached, before = threading.Event(), getattr(where, name)
+
+    def wait_first(*given: Any, **options: Any) -> Any:
+        reached.set()
+        (until.wait if until else time.sleep)(LOCKING_S)
+        return before(*given, **options)
+
+    monkeypatch.setattr(where, name, wait_first)
+    return reached
+
+
+def crossed(*works: Work) -> list[str]:
+    """What goes wrong where these are done at once."""
+    errors: list[str] = []
+
+    def act(number: int) -> None:
+        try:
+            works[number]()
+        except Exception as error:  # noqa: BLE001 - of a thread, told by the test
+            errors.append(f"{number}: {error!r}"[:200])
+
+    at_once(len(works), act)
+    return errors
+
+
+def test_an_answer_is_paid_while_a_better_one_is_shown(
+    submit: Any, cpu: Any, person: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both write into the request: who pays from it, and who tells its owner that a board has a new first place."""
+    ann, better = person("ann"), submit(owner=person("bob"), text="// better\n", visibility="private")
+    judged(cpu, 9.0)
+    request = asked_for(better, person("asker"))
+    submit(owner=ann, text="// ann\n", payer=quotas.payer_of(ann, ""))
+    holding = claimed(cpu, "b")
+    end, answered = report(holding, 2.0), threading.Event()
+    paid, told = stopped(monkeypatch, recording, "write", answered), telling.answered
+
+    def tell(*given: Any) -> None:
+        answered.set()
+        time.sleep(LOCKING_S)
+        told(*given)
+
+    monkeypatch.setattr(telling, "answered", tell)
+    assert not crossed(lambda: moves.record_report(holding, end), shown(better, after=paid))
+    request.refresh_from_db()
+    assert request.worth_left_s < 3000
+    assert len(request.told["cpu-avx2"]) > 0
+    assert Standing.objects.count() == 2
+
+
+def test_a_request_is_hidden_while_it_gets_a_better_answer(
+    submit: Any, cpu: Any, person: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    better, staff = submit(owner=person("bob"), text="// better\n", visibility="private"), person("sam", is_staff=True)
+    judged(cpu, 9.0)
+    request, answered = asked_for(better, person("asker")), threading.Event()
+    hidden, told = stopped(monkeypatch, asking, "task_withdraw", answered), telling.answered
+
+    def tell(*given: Any) -> None:
+        answered.set()
+        time.sleep(LOCKING_S)
+        told(*given)
+
+    monkeypatch.setattr(telling, "answered", tell)
+    hide = lambda: asking.request_decide(request, ActionKind.HIDE, by=staff, reason="x")  # noqa: E731
+    assert not crossed(hide, shown(better, after=hidden))
