@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from benchmarks import quotas, transactions
 from benchmarks.accounts import ownership
@@ -18,6 +18,7 @@ from benchmarks.catalogue.folders import spec_of
 from benchmarks.harness import Source
 from benchmarks.judgings import moves, recording
 from benchmarks.models import Evaluation, KernelRequest, Standing, TaskVersion
+from benchmarks.moderation import decisions
 from benchmarks.notifications import telling
 from benchmarks.requests import asking
 from benchmarks.states import ActionKind, RequestState, State, TaskVersionStatus
@@ -141,3 +142,29 @@ def test_a_request_is_hidden_while_it_gets_a_better_answer(
     monkeypatch.setattr(telling, "answered", tell)
     hide = lambda: asking.request_decide(request, ActionKind.HIDE, by=staff, reason="x")  # noqa: E731
     assert not crossed(hide, shown(better, after=hidden))
+
+
+def test_reports_on_two_versions_wait_for_the_first_decision_about_their_task(
+    submit: Any, cpu: Any, person: Any
+) -> None:
+    """From then on each changes the boards of both versions, and has waited for those of its own one."""
+    first, bad, staff = submit(text="// one\n"), submit(text="// bad\n"), person("sam", is_staff=True)
+    moves.evaluation_cancel(bad, "x")
+    version, second = first.task_version, submit(text="// two\n")
+    columns = {name: getattr(version, name) for name in ("task", "definition", "reference_source")}
+    other = TaskVersion.objects.create(number=99, content_sha256="f" * 64, status="retired", **columns)
+    Evaluation.objects.filter(pk=second.pk).update(task_version=other)
+    holdings = [claimed(cpu, "a"), claimed(cpu, "b")]
+    ends, decided = [report(holding, 2.0) for holding in holdings], threading.Event()
+
+    def decide() -> None:
+        with transaction.atomic():
+            decisions.decide(bad.submission, ActionKind.HIDE, by=staff, reason="Advertising.")
+            decided.set()
+            time.sleep(1.0)
+
+    def record(number: int) -> Work:
+        return lambda: decided.wait(SOON_S) and moves.record_report(holdings[number], ends[number])
+
+    assert not crossed(decide, record(0), record(1))
+    assert set(Standing.objects.values_list("task_version", flat=True)) == {version.pk, other.pk}
