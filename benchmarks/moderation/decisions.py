@@ -88,7 +88,7 @@ def report_comment(comment: Comment, *, by: User, subject: str, text: str) -> No
 
 def _reports_by(by: User) -> ActionQuerySet:
     """What an account has done so far. Raises Refused where that is many reports within a day."""
-    User.objects.select_for_update().get(pk=by.pk)  # two at once are counted one after the other
+    User.objects.select_for_update(no_key=True).get(pk=by.pk)  # two at once are counted one after the other
     mine: ActionQuerySet = ModerationAction.objects.filter(actor=by)
     recent = mine.filter(kind=ActionKind.FLAG, created__gte=timezone.now() - timedelta(days=1))
     if recent.count() >= REPORTS_PER_DAY:

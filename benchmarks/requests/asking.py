@@ -76,7 +76,7 @@ def request_create(draft: RequestDraft, *, by: User) -> KernelRequest:
         raise Refused(f"A request offers at most {WORTH_MAX_S} s of judging time.")
     try:
         with transaction.atomic():
-            User.objects.select_for_update().get(pk=by.pk)  # two at once are counted one after the other
+            User.objects.select_for_update(no_key=True).get(pk=by.pk)  # two at once are counted one after the other
             _refuse_too_many(by)
             row = KernelRequest.objects.create(owner=by, **columns)
             row.device_kinds.set(draft.device_kinds)
@@ -104,7 +104,7 @@ def request_vote(request: KernelRequest, *, by: User, wanted: bool) -> None:
     if request.owner_id == by.pk:
         raise Refused("You cannot vote for a request of your own.")
     with transaction.atomic():
-        User.objects.select_for_update().get(pk=by.pk)
+        User.objects.select_for_update(no_key=True).get(pk=by.pk)
         held = published().select_for_update(of=("self",)).filter(pk=request.pk, state=RequestState.OPEN)
         if not held.exists():
             raise Refused("You can only vote for open requests.")

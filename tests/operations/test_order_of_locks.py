@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from benchmarks import quotas, transactions
+from benchmarks import comments, quotas, teams, transactions
 from benchmarks.accounts import ownership
 from benchmarks.catalogue.folders import spec_of
 from benchmarks.harness import Source
@@ -168,3 +168,42 @@ def test_reports_on_two_versions_wait_for_the_first_decision_about_their_task(
 
     assert not crossed(decide, record(0), record(1))
     assert set(Standing.objects.values_list("task_version", flat=True)) == {version.pk, other.pk}
+
+
+def test_the_owner_of_a_team_leaves_while_the_heir_loses_a_first_place(
+    submit: Any, cpu: Any, person: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The heir's account is locked before the boards are; who holds these writes a notification for the heir."""
+    owner, heir = person("owner"), person("heir")
+    team = teams.team_create("many", by=owner)
+    teams.invite(team, heir, by=owner)
+    teams.answer(team.memberships.get(account=heir), accept=True)
+    for account, speedup in ((owner, 1.5), (heir, 3.0)):
+        submit(owner=account, text=f"// {account}\n")
+        judged(cpu, speedup)
+    better = submit(owner=person("bob"), text="// better\n", visibility="private")
+    judged(cpu, 9.0)
+    lost = stopped(monkeypatch, telling, "record_lost")
+    locked = stopped(monkeypatch, ownership, "_hold", lost)
+    leave = lambda: ownership.account_delete(owner, keep_submissions=True)  # noqa: E731
+    assert not crossed(leave, shown(better, after=locked))
+    assert heir.notifications.filter(text__startswith="Your first place").exists()
+
+
+def test_two_people_comment_on_each_other_at_once(
+    submit: Any, cpu: Any, person: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, both, commented = [], threading.Barrier(2), telling.commented
+    for name in ("ann", "bob"):
+        made.append(submit(owner=person(name), text=f"// {name}\n"))
+        judged(cpu, 2.0)
+
+    def tell(*given: Any) -> None:
+        both.wait(SOON_S)
+        commented(*given)
+
+    def comment(on: Evaluation, by: Evaluation) -> Work:
+        return lambda: comments.comment_create(on.submission, by=by.submission.owner, text="nice")
+
+    monkeypatch.setattr(telling, "commented", tell)
+    assert not crossed(comment(*made), comment(*reversed(made)))
