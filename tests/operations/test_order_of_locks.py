@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from benchmarks import comments, quotas, teams, transactions
+from benchmarks import comments, quotas, services, teams, transactions
 from benchmarks.accounts import ownership
 from benchmarks.catalogue.folders import spec_of
 from benchmarks.harness import Source
@@ -31,7 +31,7 @@ pytestmark = [
     pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has one writer at a time"),
 ]
 SOON_S = 10.0
-LOCKING_S = 0.2  # until who locks next waits for what is held
+LOCKING_S = 0.5  # until who locks next waits for what is held
 Work = Callable[[], object]
 
 
@@ -207,3 +207,24 @@ def test_two_people_comment_on_each_other_at_once(
 
     monkeypatch.setattr(telling, "commented", tell)
     assert not crossed(comment(*made), comment(*reversed(made)))
+
+
+def test_a_full_judging_is_asked_for_while_the_submission_is_shown(
+    submit: Any, cpu: Any, person: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both lock the payer, whose places are counted, and the submission."""
+    ann = person("ann")
+    payer = quotas.payer_of(ann, "")
+    quick = submit(owner=ann, text="// ann\n", visibility="private", payer=payer, quick=True)
+    judged(cpu, 2.0)
+    quick.refresh_from_db()
+    placed, take_public_place = threading.Event(), quotas.take_public_place
+
+    def take(*given: Any) -> None:
+        take_public_place(*given)
+        placed.set()
+
+    monkeypatch.setattr(quotas, "take_public_place", take)
+    asked = stopped(monkeypatch, quotas, "take_place", placed)
+    assert not crossed(lambda: services.judge_in_full(quick, payer), shown(quick, after=asked))
+    assert Evaluation.objects.filter(submission=quick.submission).count() == 2
