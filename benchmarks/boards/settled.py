@@ -140,7 +140,7 @@ class JudgedProgram(Judgings):
         self._taken_down = Judgings(())
         if decided_versions().filter(pk=evaluation.task_version_id).exists():
             self.on_task = own_groups(judged, all_boards_of(evaluation.task_version_id))
-            names |= set[Name]().union(*{self.names_on_task(item) for item in judged})
+            names |= self.names_of_all(judged, on_task=True)
             self._taken_down = Judgings(taken_down_of(evaluation, names))
         self._asked = dict[_Alike, SameCode]()
         self._codes = dict[tuple[int, ...], SameCode]()

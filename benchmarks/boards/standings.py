@@ -30,7 +30,7 @@ from .labels import is_ranked
 from .ranking import Entry, rank
 from .reviews import AUDITS
 from .rows import READ_TOGETHER, best_row, place_of
-from .same_code import Name, connected_on_task, decided_versions, holder_of, is_of_nobody, newly_connected
+from .same_code import connected_on_task, decided_versions, holder_of, is_of_nobody, newly_connected
 from .settled import JudgedProgram, Programs
 
 AUDITED_PLACES = 3  # of a board, whose entries must not rest on a bound alone
@@ -171,7 +171,7 @@ def _renew_programs(judged: list[Evaluation], programs: Programs) -> bool:
 
 
 def _renew_program(judged: list[Evaluation], program: JudgedProgram, programs: Programs) -> bool:
-    about = frozenset[Name]().union(*(program.own_names(item, tokens=True) for item in judged))
+    about = program.names_of_all(judged)
 
     def is_about(item: Evaluation) -> bool:
         return not about.isdisjoint(program.own_names(item, tokens=True))
