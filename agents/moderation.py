@@ -13,12 +13,14 @@ from benchmarks.models import Evaluation, ModerationAction, Submission
 from benchmarks.moderation import decisions
 from benchmarks.services import Refused
 from benchmarks.states import ActionKind, Moderation, Origin
+from benchmarks.transactions import repeated
 
 from .models import Candidate, Run
 
 _OF_HIDING = (ActionKind.HIDE, ActionKind.SHOW, ActionKind.RESTORE)
 
 
+@repeated
 def withhold(row: Candidate, *, by: User, reason: str, note: str = "") -> None:
     """Hides the submission of the candidate, too. Raises Refused where it is withheld already."""
     with transaction.atomic():
@@ -28,6 +30,7 @@ def withhold(row: Candidate, *, by: User, reason: str, note: str = "") -> None:
             decisions.decide(submission, ActionKind.HIDE, by=by, reason=reason, note=note)
 
 
+@repeated
 def show(row: Candidate, *, by: User, reason: str, note: str = "") -> None:
     """Restores what was hidden with the candidate, too. Raises Refused where it is not withheld."""
     with transaction.atomic():
@@ -66,6 +69,7 @@ def _turn_run(run: Run, kind: ActionKind, by: User, reason: str, note: str) -> N
         decisions.log_action(kind, by, subject(run), public_reason=reason, private_note=note)
 
 
+@repeated
 def follow(run: Run, key: str) -> None:
     """Hides what was submitted a moment ago of a candidate that staff had withheld before."""
     with transaction.atomic():

@@ -106,7 +106,7 @@ def comment_create(submission: Submission, *, by: User, text: str) -> Comment:
     if len(text) > TEXT_MAX_CHARS:
         raise Refused(f"A comment has at most {TEXT_MAX_CHARS} characters.")
     with transaction.atomic():
-        User.objects.select_for_update().get(pk=by.pk)  # two at once are counted one after the other
+        User.objects.select_for_update(no_key=True).get(pk=by.pk)  # two at once are counted one after the other
         submission = Submission.objects.select_related("owner", "task_version__task__suite").get(pk=submission.pk)
         if not has_comments(submission):
             raise Refused("Only public submissions have comments.")

@@ -232,11 +232,14 @@ def judge_in_full(evaluation: Evaluation, payer: Payer | None) -> Evaluation:
         raise Refused("It was already judged in full.")
     _refuse_if_closed(version)
     with transaction.atomic():
+        paying = evaluation.submission.payer or payer
+        if paying is not None:
+            quotas.hold(paying)
         submission = Submission.objects.select_for_update(no_key=True).get(pk=evaluation.submission_id)
         known: Evaluation | None = submission.evaluations.full().exclude(state__in=_ENDED_EARLY).first()
         if known is not None:
             return known
-        if (paying := submission.payer or payer) is not None:
+        if paying is not None:
             quotas.take_place(paying, public=submission.visibility == Visibility.PUBLIC, of=submission)
         return evaluation_create(submission, version=version, device_kind=evaluation.device_kind)
 

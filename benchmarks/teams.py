@@ -119,7 +119,7 @@ def answer(membership: TeamMembership, *, accept: bool) -> None:
 
 def _may_own_more(account: User) -> bool:
     """The account is held until the transaction ends."""
-    User.objects.select_for_update().get(pk=account.pk)
+    User.objects.select_for_update(no_key=True).get(pk=account.pk)
     return len(teams_of(account, owned=True)) < OWNED_MAX
 
 

@@ -25,7 +25,7 @@ from .. import quotas, teams
 from ..events import emit
 from ..extensions import extensions
 from ..harness import Verdict
-from ..models import CodeBlob, DeletedConnection, DeletedScore, Evaluation, Refusal, Submission
+from ..models import CodeBlob, DeletedConnection, DeletedScore, Evaluation, Payer, Refusal, Submission
 from ..states import FINISHED, ContestState, Origin, Visibility
 
 PAID = (
@@ -59,13 +59,13 @@ def visibility_change(submission: Submission, wanted: str) -> bool:
     with transaction.atomic():
         if submission.visibility == wanted:
             return False
+        on_boards = Visibility.PUBLIC in (wanted, submission.visibility)  # nothing else decides what stands there
+        if on_boards:
+            standings.boards_held(Submission.objects.filter(pk=submission.pk))
         if wanted == Visibility.PUBLIC:
             quotas.take_public_place(submission)
         elif submission.visibility == Visibility.PUBLIC:
             quotas.keep_places([submission])
-        on_boards = Visibility.PUBLIC in (wanted, submission.visibility)  # nothing else decides what stands there
-        if on_boards:
-            standings.boards_held(Submission.objects.filter(pk=submission.pk))
         before = Submission.objects.filter(pk=submission.pk, visibility=submission.visibility)
         shown = {"shown_at": timezone.now()} if wanted == Visibility.PUBLIC else {}
         if not before.update(visibility=wanted, **shown):
@@ -108,6 +108,8 @@ def account_delete(user: User, *, keep_submissions: bool) -> None:
         going = going.exclude(pk__in=quotas.paid_answers().values("pk"))
         gone = going | mine.filter(visibility=Visibility.PRIVATE)
         _hold(mine)
+        for payer in Payer.objects.filter(account=user):
+            quotas.hold(payer)
         unlisted = _unlist_what_is_under_review(mine)
         # read now: until the boards were held, one may have been made private or paid for
         taken_away = _take_away(list(gone))

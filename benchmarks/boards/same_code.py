@@ -128,21 +128,42 @@ class Judgings:
     ) -> None:
         self.judgings, self.gone, self.on_task = list(judgings), list(gone), on_task or {}
         self._groups = dict[tuple[str, bool, bool], Groups]()
+        self._on_task = dict[tuple[str, frozenset[Name]], frozenset[Name]]()
 
     def own_names(self, evaluation: Evaluation, *, tokens: bool = False, gone: bool = True) -> frozenset[Name]:
         """Texts, compiled codes and tokens of its owner's judgings that have to do with it. By tokens only if asked."""
-        owner = owner_of(evaluation)
+        groups = self._groups_of(owner_of(evaluation), tokens=tokens, gone=gone)
+        return _connected(names_of(evaluation, tokens=tokens), groups)
+
+    def _groups_of(self, owner: str, *, tokens: bool, gone: bool) -> Groups:
         if (owner, tokens, gone) not in self._groups:
             owned = chain(self._owned[owner], self._left[owner] if gone else ())
             self._groups[owner, tokens, gone] = _groups(names_of(item, tokens=tokens) for item in owned)
-        return _connected(names_of(evaluation, tokens=tokens), self._groups[owner, tokens, gone])
+        return self._groups[owner, tokens, gone]
 
     def names_on_task(self, evaluation: Evaluation) -> frozenset[Name]:
         """With tokens, and with what its owner's judgings on other boards of the task connect with these.
 
         For decisions of staff, which count on all boards. Where there are none nothing else was read than this board.
+        Found once for each program of an owner: it may have thousands of texts.
         """
-        return _connected(self.own_names(evaluation, tokens=True), self.on_task.get(owner_of(evaluation), {}))
+        owner, own = owner_of(evaluation), self.own_names(evaluation, tokens=True)
+        if (owner, own) not in self._on_task:
+            self._on_task[owner, own] = _connected(own, self.on_task.get(owner, {}))
+        return self._on_task[owner, own]
+
+    def names_of_all(self, judged: Iterable[Evaluation], *, on_task: bool = False) -> frozenset[Name]:
+        """What `own_names` says with tokens of any of these, or `names_on_task`: what they have in common is read once.
+
+        An owner may have thousands of texts of one program, so to put together what is said of each is their square.
+        """
+        names, found = defaultdict[str, set[Name]](set), set[Name]()
+        for item in judged:
+            names[owner_of(item)] |= names_of(item, tokens=True)
+        for owner, its in names.items():
+            own = _connected(its, self._groups_of(owner, tokens=True, gone=True))
+            found |= _connected(own, self.on_task.get(owner, {})) if on_task else own
+        return frozenset(found)
 
     def of_same_code(self, evaluation: Evaluation, names: frozenset[Name] | None = None) -> list[Evaluation]:
         """Those of its owner that have to do with it, and those of others that have a text or a code of these.
@@ -356,7 +377,8 @@ def _groups(own: Iterable[set[Name]]) -> Groups:
 def _connected(names: Set[Name], groups: Groups) -> frozenset[Name]:
     """With all that are in a group with one of them; mostly this is one group, which is not made anew."""
     its = {groups[name] for name in names if name in groups}
-    return next((group for group in its if names <= group), frozenset(names).union(*its))
+    whole = next((group for group in its if names <= group), None)
+    return frozenset(names).union(*its) if whole is None else whole
 
 
 def having(names: Iterable[Name], columns: dict[str, str]) -> Q:

@@ -159,7 +159,7 @@ class JudgedProgram(Judgings):
         if decided_versions().filter(pk=evaluation.task_version_id).exists():
             boards = all_boards_of(evaluation.task_version_id)
             self.on_task = own_groups(judged, boards)
-            names |= set[Name]().union(*{self.names_on_task(item) for item in judged})
+            names |= self.names_of_all(judged, on_task=True)
             self._taken_down = Judgings(taken_down_of(evaluation, names))
             confirmed = Confirmation.objects.filter(
                 having(names, GONE), device_kind=evaluation.device_kind_id, **boards

@@ -31,7 +31,7 @@ from .labels import is_ranked
 from .ranking import Entry, rank
 from .reviews import AUDITS
 from .rows import READ_TOGETHER, best_row, place_of
-from .same_code import Name, connected_on_task, decided_versions, holder_of, is_of_nobody, newly_connected
+from .same_code import connected_on_task, decided_versions, holder_of, is_of_nobody, newly_connected
 from .settled import JudgedProgram, Programs
 
 AUDITED_PLACES = 3  # of a board, whose entries must not rest on a bound alone
@@ -176,7 +176,7 @@ def _renew_programs(judged: list[Evaluation], programs: Programs) -> bool:
 
 
 def _renew_program(judged: list[Evaluation], program: JudgedProgram, programs: Programs) -> bool:
-    about = frozenset[Name]().union(*(program.own_names(item, tokens=True) for item in judged))
+    about = program.names_of_all(judged)
 
     def is_about(item: Evaluation) -> bool:
         return not about.isdisjoint(program.own_names(item, tokens=True))
@@ -243,12 +243,12 @@ def _has_another(row: Standing) -> bool:
 
 
 def hold_boards(evaluation: Evaluation) -> None:
-    """Lock the boards of this task version until the transaction ends, and read the submission again.
+    """Lock all boards of its task until the transaction ends, and read the submission again.
 
-    If staff have decided something about the task, those of all its versions, on which that counts. Nothing that was
-    kept of these boards is used once the transaction is committed.
+    Nothing that was kept of the boards of this task version is used once the transaction is committed. If staff have
+    decided something about the task, neither is what was kept of its other versions, on which that counts.
     """
-    boards_marked([evaluation.task_version_id, *_held_with([evaluation.task_version_id])])
+    _hold({evaluation.task_version_id})
     about = Submission.objects.filter(pk=evaluation.submission_id)
     now = about.values("visibility", "moderation", "shown_at")
     for name, value in (now.first() or {}).items():  # none: it has just been deleted
@@ -256,7 +256,11 @@ def hold_boards(evaluation: Evaluation) -> None:
 
 
 def boards_marked(versions: Iterable[int]) -> None:
-    """What the boards of task versions show is about to change; their rows are locked by that, in the order of keys."""
+    """What the boards of task versions show is about to change; their rows are locked by that, in the order of keys.
+
+    `versions` are all of their tasks, or all of these are locked already: who has one and then asks for another one
+    would wait for whoever has that.
+    """
     keys = set(versions)
     if len(keys) > 1:  # an update alone locks them in whatever order it comes upon them
         _lock(TaskVersion.objects.filter(pk__in=keys))
@@ -281,16 +285,21 @@ def boards_held(submissions: QuerySet[Submission]) -> None:
 
     Who writes a report holds them until it is committed. Before that nobody else sees a verdict, and would leave alone
     what the report is about to put on a board. Whoever changes a submission holds them first, in the same order as
-    everybody else, so that no two wait for each other. What staff have decided counts on all boards of its task.
+    everybody else, so that no two wait for each other.
     """
     judged = Evaluation.objects.filter(submission__in=submissions).order_by().values_list("task_version", flat=True)
-    versions = {*judged}
-    boards_marked([*versions, *_held_with(versions)])
+    _hold({*judged})
 
 
-def _held_with(versions: Iterable[int]) -> QuerySet[TaskVersion, int]:
-    """All versions of their tasks about which staff have decided something."""
-    return decided_versions().filter(task__versions__in=versions).values_list("pk", flat=True).distinct()
+def _hold(versions: set[int]) -> None:
+    """Lock all versions of their tasks, and mark these, and all where what staff have decided counts on all of them.
+
+    What has been decided is asked once they are locked: until then somebody else may have decided for the first time.
+    """
+    tasks = TaskVersion.objects.filter(pk__in=versions).order_by().values("task")
+    _lock(TaskVersion.objects.filter(task__in=tasks))
+    decided = decided_versions().filter(task__in=tasks).values_list("pk", flat=True)
+    boards_marked(versions.union(decided))
 
 
 def standings_release(owner: Any) -> list[Evaluation]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from celery import shared_task
 from django.conf import settings
+from django.db import Error as DatabaseProblem
 from django.db import close_old_connections, connection
 from django.utils import timezone
 
@@ -143,9 +144,11 @@ def _work_on(holding: Holding, worker: Worker, role: WorkerRole, work: Work) -> 
         _put_back(sitting)
     except Exception as error:  # the edge of a job: whatever broke is our fault and must end with a verdict
         logger.exception("%s failed", holding.evaluation.code)
+        close_old_connections()  # one that was lost
         says_nothing_new = not isinstance(error, ChildSurvived) and _has_failed_before(holding.evaluation)
         _fail(holding, error)
-        if role is WorkerRole.JUDGE and not says_nothing_new:
+        is_of_database = isinstance(error, DatabaseProblem)  # the site's, which says nothing about the device
+        if role is WorkerRole.JUDGE and not (says_nothing_new or is_of_database):
             _doubt(worker, f"The judge failed: {type(error).__name__}.")
 
 

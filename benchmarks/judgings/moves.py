@@ -17,7 +17,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from .. import quotas
-from ..boards.standings import decision_follows, standings_update, task_held
+from ..boards.standings import decision_follows, hold_boards, standings_update, task_held
 from ..events import emit
 from ..harness import CPU, Report, Step, Verdict
 from ..models import (
@@ -36,6 +36,7 @@ from ..states import (
     sources,
 )
 from ..switches import switch_is_on
+from ..transactions import repeated
 from . import checks, recording
 from .queue import wake_compile, wake_judge
 from .sittings import next_final
@@ -136,6 +137,7 @@ def evaluation_heartbeat(holding: Holding) -> bool:
     return held.update(heartbeat=timezone.now()) == 1
 
 
+@repeated
 def evaluation_compiled(holding: Holding, build_s: float, object_key: str | None) -> None:
     """Records how long compiling took and, if it succeeded, the key of the compiled code. Raises ClaimLost."""
     evaluation = holding.evaluation
@@ -196,14 +198,18 @@ def evaluation_requeue(evaluation: Evaluation, claim: uuid.UUID | None, why: str
     return True
 
 
+@repeated
 def record_report(holding: Holding, report: Report) -> None:
-    """The end of a judging: results, baselines, standing and the row itself, all or nothing. Raises ClaimLost."""
+    """The end of a judging: results, baselines, standing and the row itself, all or nothing. Raises ClaimLost.
+
+    The boards are held right after the evaluation, and before the request that pays for it (docs/architecture.md).
+    """
     evaluation, quick = holding.evaluation, holding.evaluation.is_quick
+    reason, columns = recording.reason_of(report, quick=quick), recording.columns_of(report, quick=quick)
     with transaction.atomic():
-        _finish(
-            holding, State.DONE, recording.reason_of(report, quick=quick), **recording.columns_of(report, quick=quick)
-        )
-        evaluation.refresh_from_db()
+        _end(holding, State.DONE, reason, **columns)
+        hold_boards(evaluation)
+        _after_end(evaluation)
         recording.write(evaluation, report)
         checks.explain(evaluation)
         _tell_boards(standings_update(evaluation))
@@ -282,15 +288,14 @@ def _back_to_queue(holding: Holding, **columns: Any) -> None:
 def _finish_internal_error(holding: Holding, why: str) -> None:
     reason = f"Our side failed {ATTEMPTS_MAX} times; the submission is not at fault. Last error: {why}"
     with transaction.atomic():
-        _finish(holding, State.DONE, reason, verdict=Verdict.INTERNAL_ERROR.value, error_internal=why)
+        _end(holding, State.DONE, reason, verdict=Verdict.INTERNAL_ERROR.value, error_internal=why)
+        _after_end(holding.evaluation)
 
 
-def _finish(holding: Holding, target: State, reason: str, **columns: Any) -> None:
-    evaluation = holding.evaluation
+def _end(holding: Holding, target: State, reason: str, **columns: Any) -> None:
     ending = {"reason_text": reason, "finished": timezone.now(), "claim": None, **_NO_STAGE}
-    if not _move(evaluation.pk, target, worker_claim=holding.claim, **ending, **columns):
+    if not _move(holding.evaluation.pk, target, worker_claim=holding.claim, **ending, **columns):
         raise ClaimLost
-    _after_end(evaluation)
 
 
 def _after_end(evaluation: Evaluation) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from ..boards.standings import board_renew, boards_marked, hold_boards, may_stand
+from ..boards.standings import board_renew, boards_marked, may_stand
 from ..harness import ConfigReport, Report, Score, Verdict, conditions_of
 from ..models import (
     BaselineResult,
@@ -65,7 +65,10 @@ def reason_of(report: Report, *, quick: bool) -> str:
 
 
 def write(evaluation: Evaluation, report: Report) -> None:
-    """Stages, configurations and, from those, the baselines."""
+    """Stages, configurations and, from those, the baselines.
+
+    The boards are held: baselines are a median over judgings, of which others may end now.
+    """
     StageResult.objects.bulk_create(
         StageResult(
             evaluation=evaluation,
@@ -80,7 +83,6 @@ def write(evaluation: Evaluation, report: Report) -> None:
     ConfigResult.objects.bulk_create(
         _config(evaluation, position, config) for position, config in enumerate(report.configs)
     )
-    hold_boards(evaluation)  # the baselines of a task are a median over judgings, of which others may end now
     if not evaluation.is_quick:
         timed = [config for config in report.configs if config.eager_us is not None and config.group != "hidden"]
         _baselines_update(evaluation, ((config.group, config.key) for config in timed))

@@ -21,6 +21,7 @@ from benchmarks.boards.settled import Programs
 from benchmarks.judgings.moves import evaluation_cancel
 from benchmarks.services import Refused
 from benchmarks.switches import switch_set
+from benchmarks.transactions import repeated
 
 from ..events import emit
 from ..extensions import extensions
@@ -85,7 +86,7 @@ def report_comment(comment: Comment, *, by: User, subject: str, text: str) -> No
 
 def _reports_by(by: User) -> ActionQuerySet:
     """What an account has done so far. Raises Refused where that is many reports within a day."""
-    User.objects.select_for_update().get(pk=by.pk)  # two at once are counted one after the other
+    User.objects.select_for_update(no_key=True).get(pk=by.pk)  # two at once are counted one after the other
     mine: ActionQuerySet = ModerationAction.objects.filter(actor=by)
     recent = mine.filter(kind=ActionKind.FLAG, created__gte=timezone.now() - timedelta(days=1))
     if recent.count() >= REPORTS_PER_DAY:
@@ -93,6 +94,7 @@ def _reports_by(by: User) -> ActionQuerySet:
     return mine
 
 
+@repeated
 def decide(
     submission: Submission, kind: ActionKind, *, by: User, reason: str, note: str = "", seen: str | None = None
 ) -> None:
@@ -127,6 +129,7 @@ def state_of(submission: Submission) -> str:
     return HIDDEN_AND_INVALIDATED if is_both else now.moderation
 
 
+@repeated
 def decide_entry(entry: ContestEntry, kind: ActionKind, *, by: User, reason: str, seen: str, note: str = "") -> None:
     """Take a frozen result of a contest down (INVALIDATE) or show it again (RESTORE), whatever its owner does.
 

@@ -120,9 +120,13 @@ def payer_of(user: User | AnonymousUser, address: str) -> Payer:
 
 
 def payer_for(submission: Submission) -> Payer | None:
-    """Who pays for what is asked of it later: of what a run of the site has made, its owner from now on."""
+    """Who pays for what is asked of it later: of what a run of the site has made, its owner from now on.
+
+    In a transaction.
+    """
     if submission.payer is None and submission.owner is not None:
         submission.payer = payer_of(submission.owner, "")
+        hold(submission.payer)
         submission.save(update_fields=["payer"])
     return submission.payer
 
@@ -136,6 +140,14 @@ def meters_of(user: User | AnonymousUser, address: str) -> list[QuotaUse]:
 def meters(payer: Payer) -> list[QuotaUse]:
     """In flight, public submissions and judging seconds, in this order."""
     return [_in_flight(payer), _public_per_day(payer), _judging_per_day(payer)]
+
+
+def hold(payer: Payer) -> None:
+    """Nobody else takes a place of it until the transaction ends; before its submissions are locked.
+
+    Lines of the ledger may be written meanwhile.
+    """
+    Payer.objects.select_for_update(no_key=True).filter(pk=payer.pk).first()
 
 
 def take_place(payer: Payer, *, public: bool, of: Submission | None = None) -> None:
@@ -194,7 +206,7 @@ def _spend_place(submission: Submission, payer: Payer) -> None:
 
 
 def _refuse_full(payer: Payer, kinds: Iterable[MeterKind]) -> None:
-    Payer.objects.select_for_update(no_key=True).get(pk=payer.pk)  # ledger lines may be written meanwhile
+    hold(payer)
     Payer.objects.filter(pk=payer.pk).update(seen=timezone.now())
     for meter in (*meters(payer), _cancelled_per_day(payer)):
         if meter.is_full and meter.kind in kinds:

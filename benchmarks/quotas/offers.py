@@ -12,7 +12,7 @@ from django.utils import timezone
 from ..models import LedgerEntry, Payer
 from ..states import LedgerKind
 from .charges import DAY
-from .metering import JUDGING, meters
+from .metering import JUDGING, hold, meters
 
 
 class NotEnoughTime(Exception):
@@ -22,7 +22,7 @@ class NotEnoughTime(Exception):
 def offer(payer: Payer, seconds: float, text: str) -> None:
     """Charge what is offered, in the transaction of the request. Raises NotEnoughTime."""
     with transaction.atomic():
-        Payer.objects.select_for_update(no_key=True).get(pk=payer.pk)  # two at once are counted one after the other
+        hold(payer)  # two at once are counted one after the other
         left = next(meter.left for meter in meters(payer) if meter.kind is JUDGING)
         if left is not None and left < seconds:
             raise NotEnoughTime(f"Your quota has {left:.0f} s of judging time left within 24 hours.")

@@ -16,16 +16,18 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from .. import quotas
+from ..boards.standings import boards_marked
 from ..catalogue.importing import task_restore, task_withdraw, task_words_hide, task_words_show
 from ..comments import cleaned, is_blank
 from ..harness import CPU
 from ..judgings.queue import wake_examination
-from ..models import DeviceKind, Evaluation, KernelRequest, RequestVote
+from ..models import DeviceKind, Evaluation, KernelRequest, RequestVote, TaskVersion
 from ..moderation import decisions
 from ..selectors import find_device_kind
 from ..services import Refused
 from ..states import REQUEST_MOVES, REQUEST_UNFINISHED, ActionKind, Moderation, RequestState, Switch
 from ..switches import paused
+from ..transactions import repeated
 from .files import checked_files
 from .lists import answerable, published
 
@@ -74,7 +76,7 @@ def request_create(draft: RequestDraft, *, by: User) -> KernelRequest:
         raise Refused(f"A request offers at most {WORTH_MAX_S} s of judging time.")
     try:
         with transaction.atomic():
-            User.objects.select_for_update().get(pk=by.pk)  # two at once are counted one after the other
+            User.objects.select_for_update(no_key=True).get(pk=by.pk)  # two at once are counted one after the other
             _refuse_too_many(by)
             row = KernelRequest.objects.create(owner=by, **columns)
             row.device_kinds.set(draft.device_kinds)
@@ -102,7 +104,7 @@ def request_vote(request: KernelRequest, *, by: User, wanted: bool) -> None:
     if request.owner_id == by.pk:
         raise Refused("You cannot vote for a request of your own.")
     with transaction.atomic():
-        User.objects.select_for_update().get(pk=by.pk)
+        User.objects.select_for_update(no_key=True).get(pk=by.pk)
         held = published().select_for_update(of=("self",)).filter(pk=request.pk, state=RequestState.OPEN)
         if not held.exists():
             raise Refused("You can only vote for open requests.")
@@ -127,6 +129,7 @@ def request_close(request: KernelRequest, why: str) -> None:
         _end(request, RequestState.CLOSED, refusal, state_text=_text(why), files={})
 
 
+@repeated
 def request_decide(request: KernelRequest, kind: ActionKind, *, by: User, reason: str, note: str = "") -> None:
     """Hide a published request with its task, or show both again. Raises Refused where that leads nowhere."""
     hide = kind == ActionKind.HIDE
@@ -134,6 +137,7 @@ def request_decide(request: KernelRequest, kind: ActionKind, *, by: User, reason
         raise Refused("A request can be hidden or restored.")
     before, after = (Moderation.OK, Moderation.HIDDEN) if hide else (Moderation.HIDDEN, Moderation.OK)
     with transaction.atomic():
+        boards_marked(TaskVersion.objects.filter(task=request.task_id).values_list("pk", flat=True))
         rows = KernelRequest.objects.filter(pk=request.pk, task__isnull=False, moderation=before)
         if request.task is None or rows.update(moderation=after) != 1:
             raise Refused("The request is already hidden." if hide else "The request is not hidden.")

@@ -4,9 +4,9 @@ import threading
 from dataclasses import replace
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 
-from benchmarks import jobs, quotas
+from benchmarks import jobs, quotas, transactions
 from benchmarks.catalogue import folders
 from benchmarks.harness import Step, SupervisorError, spec_to_json
 from benchmarks.jobs import judging
@@ -16,6 +16,8 @@ from benchmarks.models import Evaluation, Event, LedgerEntry, Standing, StoredTa
 from benchmarks.operations.worker import stopping
 from benchmarks.states import Priority, State, WorkerState
 from tests.fakes import FakeJudge, report_for
+
+from .conftest import claimed_to_compile
 
 # threads of their own write heartbeats, so what they see must be committed
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -323,3 +325,63 @@ def test_only_persons_are_judged_before_the_baselines(submit, deliver, unprepare
     submit(priority=priority)
     deliver()
     assert (unprepared, row().verdict, row().provisional) == (["prepare", "full"], "PASS", None)
+
+
+class DatabaseEnds:
+    """Of a transaction: raises at its end as often as it is told, as a database that ends it."""
+
+    def __init__(self, monkeypatch, where, name, error, times):
+        self.calls, self.left, self.error, self.work = 0, times, error, getattr(where, name)
+        monkeypatch.setattr(where, name, self)
+
+    def __call__(self, *given, **options):
+        self.calls += 1
+        result = self.work(*given, **options)
+        if self.left:
+            self.left -= 1
+            raise self.error
+        return result
+
+
+def deadlock():
+    error, error.__cause__ = OperationalError("deadlock detected"), type("DeadlockDetected", (Exception,), {})()
+    error.__cause__.sqlstate = "40P01"
+    return error
+
+
+def test_a_report_whose_transaction_ends_a_deadlock_is_recorded_once(submit, deliver, source, judgings, monkeypatch):
+    ends = DatabaseEnds(monkeypatch, moves, "standings_update", deadlock(), 2)
+    monkeypatch.setattr(transactions, "PAUSE_S", 0.0)
+    submit(text=source())
+    deliver()
+    assert (row().verdict, row().attempt, row().standings.count()) == ("PASS", 1, 1)
+    assert (judgings(), ends.calls, row().configs.count()) == (1, 3, len(row().report["configs"]))
+
+
+def test_a_compiled_code_is_recorded_though_its_transaction_ends_a_deadlock(submit, worker, monkeypatch):
+    ends = DatabaseEnds(monkeypatch, moves, "decision_follows", deadlock(), 1)
+    submit(text="// x\n")
+    moves.evaluation_compiled(claimed_to_compile(worker), 1.0, "a" * 64)
+    assert (row().object_key, row().attempt, ends.calls) == ("a" * 64, 1, 2)
+
+
+def test_a_deadlock_without_end_is_an_error_after_a_few_times(submit, deliver, monkeypatch):
+    ends = DatabaseEnds(monkeypatch, moves, "standings_update", deadlock(), 100)
+    monkeypatch.setattr(transactions, "PAUSE_S", 0.0)
+    submit(text="// x\n")
+    deliver()
+    assert ends.calls == transactions.ATTEMPTS_MAX
+    assert (row().state, row().attempt) == (State.QUEUED, 2)
+
+
+def test_a_database_that_fails_while_a_report_is_recorded_takes_no_worker_out_of_service(
+    submit, deliver, restarted, monkeypatch
+):
+    """A lost connection may have been committed, so nothing is repeated by itself: it is judged again."""
+    ends = DatabaseEnds(monkeypatch, moves, "standings_update", OperationalError("the connection is lost"), 1)
+    submit(text="// x\n")
+    deliver()
+    assert Worker.objects.get(role="judge").state == WorkerState.ONLINE
+    assert (row().state, row().attempt, ends.calls, restarted) == (State.QUEUED, 2, 1, [])
+    deliver()
+    assert row().verdict == "PASS"

@@ -14,12 +14,15 @@ from django.test.utils import CaptureQueriesContext
 from benchmarks.accounts import ownership
 from benchmarks.boards import same_code, standings
 from benchmarks.harness import Flag
-from benchmarks.models import Submission, TaskVersion
-from benchmarks.states import Visibility
+from benchmarks.models import Evaluation, Submission, TaskVersion
+from benchmarks.moderation import decisions
+from benchmarks.states import ActionKind, Visibility
 
 from . import factories
 from .test_bounds import enter, replayed
 from .test_connected import private, wrong
+from .test_crowded_boards import many
+from .test_decided import on_h100
 from .test_timing_revisions import SAME
 
 GATED = (Flag("gate-speedup", "faster than usual"),)
@@ -100,3 +103,48 @@ def test_one_judging_of_a_program_does_not_ask_for_each_text_of_another_holder()
             standings.standings_update(probe)
         costs.append(len(asked))
     assert costs[1] <= costs[0] + 2, costs
+
+
+@pytest.fixture
+def names_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many names were looked up among those that their owner's judgings connect, or put together from these."""
+    read, connected = [0], same_code._connected
+
+    def counted(names: Any, groups: Any) -> Any:
+        found = connected(names, groups)
+        is_new = all(found is not group for group in groups.values())
+        read[0] += len(names) + (len(found) if is_new else 0)
+        return found
+
+    monkeypatch.setattr(same_code, "_connected", counted)
+    return read
+
+
+def test_after_a_decision_a_report_reads_a_program_of_many_texts_once(names_read: list[int], staff: User) -> None:
+    """Texts with the same tokens need no verdict to be one program, and anybody can bring a decision about."""
+    [bad] = many(1, "int bad{};", owner=factories.user("bad"))
+    decisions.decide(bad.submission, ActionKind.HIDE, by=staff, reason="advertising")
+    costs = []
+    for count in (50, 100):
+        eve = factories.user(f"eve{count}")
+        *_, last = many(count, f"// {{}}\nint x{count};", owner=eve, score=None, verdict="REJECTED")
+        names_read[0] = 0
+        standings.standings_update(Evaluation.objects.get(pk=last.pk))
+        costs.append(names_read[0])
+    assert costs[1] < 3 * costs[0], costs
+
+
+def test_a_decision_reads_a_program_of_many_texts_on_several_boards_once(names_read: list[int], staff: User) -> None:
+    """Each board is asked for the texts of the other one, of which it knows the tokens alone."""
+    costs = []
+    for count in (1, 50, 100):  # the first one gives both boards rows
+        eve = factories.user(f"eve{count}")
+        entry = on_h100(eve.username, replayed(2.0), f"int y{count};")
+        bad, *_ = many(count, f"// {{}}\nint x{count};", owner=eve, score=None, verdict="REJECTED")
+        other = many(count, f"// other {{}}\nint x{count};", owner=eve, score=None, verdict="REJECTED")
+        Evaluation.objects.filter(pk__in=[item.pk for item in other]).update(device_kind=entry.device_kind)
+        many(1, f"int y{count};{{}}", owner=eve)
+        names_read[0] = 0
+        decisions.decide(bad.submission, ActionKind.INVALIDATE, by=staff, reason="It reads the answer.")
+        costs.append(names_read[0])
+    assert costs[2] < 3 * costs[1], costs
