@@ -29,7 +29,6 @@ from benchmarks.harness.gpu.recording import not_replayable
 from benchmarks.harness.gpu.replay import Captured, Replay
 from benchmarks.harness.gpu.session import GpuSession
 from benchmarks.harness.gpu.word_times import Lateness
-from benchmarks.harness.measuring.contestants import Actor
 from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.measuring.laps import Laps
 from benchmarks.harness.measuring.session import COMPILE, DISTRIBUTIONS, EAGER, NOTHING
@@ -164,7 +163,7 @@ def test_a_judging_can_be_looked_at_again_without_the_candidates(opened: Opened)
 
 def test_a_dead_referee_is_our_fault(opened: Opened) -> None:
     with opened.session(RIGHT) as session:
-        os.kill(session.crew.referee._child.pid, signal.SIGKILL)
+        os.kill(session.crew.referee.child.pid, signal.SIGKILL)
         with pytest.raises(RefereeError):
             session.fill(0)
 
@@ -188,14 +187,13 @@ def test_who_dies_while_it_wakes_up_is_replaced(
     waiting = standby._crew
     assert waiting is not None
     one = waiting.candidates[0] if whose == "candidate" else waiting.referee
-    child = one.child if isinstance(one, Actor) else one._child
     ended = select.poll()
     ended.register(one.link._end, select.POLLHUP)
     wake = Crew.wake
 
     def dies(crew: Crew) -> None:
         if crew is waiting:
-            child.doom()
+            one.child.doom()
             assert ended.poll(10_000)  # until then it may say that it is awake
         wake(crew)
 
