@@ -22,6 +22,7 @@ from benchmarks.harness.gpu import session as of_gpus
 from benchmarks.harness.gpu.session import GpuSession
 from benchmarks.harness.measuring.baselines import CpuPreparation
 from benchmarks.harness.measuring.contestants import Actor
+from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.measuring.session import CpuSession
 from benchmarks.harness.protocol import ProtocolError
 from benchmarks.harness.sandbox.crowd import TreeWork
@@ -75,11 +76,11 @@ def test_who_ends_before_it_has_the_submission_is_not_awake(kind: type[Any], say
         opening(kind)._let_load([Starting("one", [], *says)])
 
 
-def test_where_a_process_of_the_submission_has_run_a_judging_without_it_decides() -> None:
+def test_where_a_process_of_the_submission_has_run_nobody_is_blamed_and_no_device_doubted() -> None:
     """As a Triton kernel is compiled by one of its own before; it may have taken all memory of the machine."""
-    with pytest.raises(RefereeError, match="a process for the submission did not start") as caught:
+    with pytest.raises(Fault, match="a process for the submission did not start") as caught:
         opening(GpuSession)._let_load([Starting("one", [])], has_run=True)
-    assert not isinstance(caught.value, NotAwake)
+    assert caught.value.verdict is Verdict.NOISY
 
 
 def test_no_process_loads_the_submission_before_all_are_ready() -> None:

@@ -283,6 +283,18 @@ def test_a_package_compiles_its_kernels_after_that_as_well(opened: Opened, monke
     assert order == ["captured True", "warms"]
 
 
+def test_who_compiles_ends_before_the_judging_knows_a_submission_that_it_will_not_see(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the driver holds that process, an author of C++ or CUDA has nothing to do with it."""
+    met: list[bool] = []
+    ends = Crew.end_warmer
+    monkeypatch.setattr(Crew, "end_warmer", lambda own: (met.append(own.has_met_a_submission), ends(own))[1])
+    with opened.session(RIGHT) as session:
+        assert met == [False]
+        assert session.crew.has_met_a_submission
+
+
 @pytest.mark.parametrize(("lacked", "is_control", "is_fault"), [(0, False, False), (1, False, True), (1, True, False)])
 def test_bounded_baselines_take_their_memory_while_the_candidates_are_frozen(
     lacked: int, *, is_control: bool, is_fault: bool

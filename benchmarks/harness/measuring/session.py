@@ -29,7 +29,7 @@ from ..tasks.spec import VALUES, Config, TaskSpec
 from . import baselines, used_up
 from .baselines import PreparedBaseline
 from .contestants import Actor, CallResult, Contestant, WholeLimit
-from .faults import Fault, load_fault, slow_load
+from .faults import Fault, first_line, load_fault, may_lack_gpu_memory, slow_load
 from .last_words import failed, not_awake
 from .memory import SharedMemory, describe, lay_out
 from .used_up import Touched
@@ -221,7 +221,7 @@ class Session(ABC, Generic[ActorT]):
         """When all of them have all but the submission. None of them loads it before, so none can end another one.
 
         If one is gone, raises NotAwake, as no process has seen anything of the submission yet. But if one of it
-        `has_run`, it may have taken the machine's memory: raises RefereeError, and a judging without it decides.
+        `has_run`, it may have taken the machine's memory: raises Fault, NOISY, which doubts no device.
         If a process of ours is gone, raises RefereeError, which is nobody's fault while the judge `is_alone`.
         """
         for candidate in candidates:
@@ -229,7 +229,8 @@ class Session(ABC, Generic[ActorT]):
                 self._heard(candidate, "ready", self.setting.rules.limits.setup_s)
             except (TimeoutError, ProtocolError) as error:
                 if has_run:
-                    raise failed("a process for the submission did not start", candidate.child) from error
+                    reason = first_line(failed("a process for the submission did not start", candidate.child).reason)
+                    raise Fault(Verdict.NOISY, reason, lacks_gpu_memory=may_lack_gpu_memory(reason)) from error
                 raise not_awake("the process for the submission", candidate.child, error) from error
         for child in self._trusted():
             if child.exit_code() is not None:
