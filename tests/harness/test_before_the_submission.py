@@ -99,7 +99,7 @@ def test_no_process_loads_the_submission_before_all_are_ready() -> None:
 def test_the_judge_is_alone_until_the_submission_may_load(kind: type[Any]) -> None:
     order: list[str] = []
     own = opening(kind)
-    for child in own._trusted():
+    for child in own.trusted():
         child.exit_code = lambda: 1
         with pytest.raises(RefereeError, match="a process of the judge ended before the submission was loaded"):
             own._let_load([Starting("one", order, {"ready": True})])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..measuring.contestants import Actor
-from ..measuring.faults import Fault, death
+from ..measuring.faults import Fault, end_of
 from ..measuring.laps import Laps
 from ..measuring.session import RefereeProcess
 from ..protocol import ProtocolError
@@ -96,7 +96,7 @@ class CallRecording:
             where = f" ({_shown(config)})" if config else ""
             raise Fault(Verdict.TIMEOUT, f"{reason}{where}") from None
         except ProtocolError:
-            fault = death("while its calls were recorded", self.candidate.child.wait(1.0))
+            fault = end_of(self.candidate.child, "while its calls were recorded")
             if config is None or config.hidden:  # an exit code could tell of what it has met
                 fault = fault.told_as("the process ended while its calls were recorded")
             raise fault from None

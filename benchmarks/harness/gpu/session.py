@@ -182,8 +182,8 @@ class GpuSession(Session[Actor]):
         for candidate in candidates:
             self._await_candidate(candidate, "loaded")
 
-    def _trusted(self) -> tuple[Child, ...]:
-        return (*super()._trusted(), *(executor.child for executor in self.crew.executors))
+    def trusted(self) -> tuple[Child, ...]:
+        return (*super().trusted(), *(executor.child for executor in self.crew.executors))
 
     def _meet_submission(self) -> None:
         super()._meet_submission()

@@ -7,7 +7,7 @@ folders, and what is taken from them (`crew.py`).
 from typing import Any
 
 from ..measuring.contestants import Actor
-from ..measuring.faults import Fault, failure, first_line, load_fault, may_lack_gpu_memory, slow_load
+from ..measuring.faults import Fault, end_of, failure, first_line, load_fault, may_lack_gpu_memory, slow_load
 from ..measuring.last_words import with_cause
 from ..protocol import ProtocolError
 from ..report import Verdict
@@ -49,7 +49,7 @@ def await_warm(warmer: Actor, timeout_s: float) -> dict[str, str]:
             if "call_error" in message:
                 raise call_failed(str(message["call_error"]))
             if "load_error" in message or "missing" in message:
-                raise load_fault(message, None)
+                raise load_fault(message)
         raise TimeoutError  # as `messages` does by itself
     except TimeoutError:
         raise slow_load(timeout_s) from None
@@ -57,7 +57,7 @@ def await_warm(warmer: Actor, timeout_s: float) -> dict[str, str]:
         if ours is None:
             told = with_cause("its process ended while it was imported", warmer.child.log_tail(_LOG_BYTES))
             raise package_failed(told) from None
-        raise load_fault({}, warmer.child.wait(1.0)) from None
+        raise end_of(warmer.child) from None
 
 
 def _last_words(actor: Actor) -> str:

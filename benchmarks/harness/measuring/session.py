@@ -29,7 +29,7 @@ from ..tasks.spec import VALUES, Config, TaskSpec
 from . import baselines, used_up
 from .baselines import PreparedBaseline
 from .contestants import Actor, CallResult, Contestant, WholeLimit
-from .faults import Fault, first_line, load_fault, may_lack_gpu_memory, slow_load
+from .faults import Fault, end_of, first_line, load_fault, may_lack_gpu_memory, slow_load
 from .last_words import failed, not_awake
 from .memory import SharedMemory, describe, lay_out
 from .used_up import Touched
@@ -232,7 +232,7 @@ class Session(ABC, Generic[ActorT]):
                     reason = first_line(failed("a process for the submission did not start", candidate.child).reason)
                     raise Fault(Verdict.NOISY, reason, lacks_gpu_memory=may_lack_gpu_memory(reason)) from error
                 raise not_awake("the process for the submission", candidate.child, error) from error
-        for child in self._trusted():
+        for child in self.trusted():
             if child.exit_code() is not None:
                 raise failed("a process of the judge ended before the submission was loaded", child)
         if candidates:
@@ -240,7 +240,7 @@ class Session(ABC, Generic[ActorT]):
         for candidate in candidates:
             candidate.link.send(load=True)
 
-    def _trusted(self) -> tuple[Child, ...]:
+    def trusted(self) -> tuple[Child, ...]:
         """The processes that do not load the submission."""
         return (self._referee.child, *(baseline.child for baseline, _ in self._casts))
 
@@ -256,11 +256,11 @@ class Session(ABC, Generic[ActorT]):
                 if message.get(word):
                     return
                 if "load_error" in message or "missing" in message:
-                    raise load_fault(message, None)
+                    raise load_fault(message)
         except TimeoutError:
             raise slow_load(timeout_s) from None
         except ProtocolError:
-            raise load_fault({}, candidate.child.wait(1.0)) from None
+            raise end_of(candidate.child) from None
 
     def _await_baseline(self, baseline: ActorT, word: str = "serving") -> dict[str, Any]:
         try:
