@@ -23,7 +23,7 @@ from .hosts.processors import processor
 from .languages import LANGUAGES
 from .measuring.baselines import MachineLock, Preparation, PreparedBaseline
 from .measuring.calls import Judging
-from .measuring.faults import DEVICE_STUCK, Fault, Stuck, first_line, lack_in_preparing
+from .measuring.faults import DEVICE_STUCK, Fault, Stuck, first_line, lack_in_preparing, lost_to_the_machine
 from .measuring.session import Session
 from .measuring.standing import SessionKeeper
 from .measuring.tally import hidden_words
@@ -201,10 +201,12 @@ class StagedJudging:
     def _blame(self, build: Build, prepared: PreparedBaseline, error: SupervisorError) -> None:
         """Repeats the judging without the submission. Raises Fault if that works: the submission caused `error`.
 
-        If it fails too, `error` stays ours; only NOISY is passed on.
+        If it fails too, `error` stays ours; only NOISY is passed on. So is what the machine did to one of ours.
         """
         assert build.binary is not None  # noqa: S101 - _build raises if there is no binary
         assert self._session is not None  # noqa: S101 - who has no session is not blamed
+        if any(child.is_lost() for child in self._session.trusted()):
+            raise lost_to_the_machine("a process of the judge") from error
         fills = self._session.last_fills()
         with scratch_folder("control-", self.paths.scratch) as scratch:
             new = self.track.control(self.task, self.configs, build.binary, prepared, scratch)
@@ -283,6 +285,8 @@ class StagedJudging:
         self.environment |= {"build_seconds": round(build.seconds, 3), "build_cached": build.cached}
         if build.exit_code is None:
             raise Fault(Verdict.TIMEOUT, f"compiling took more than {self.rules.compile.timeout_s:g} s")
+        if build.by_machine:
+            raise Fault(Verdict.INTERNAL_ERROR, "the machine kept the compiler from its work, also the second time")
         if build.binary is None:
             raise Fault(Verdict.COMPILE_ERROR, build.problem or _first_error(build.log))
         return build

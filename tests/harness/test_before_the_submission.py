@@ -22,6 +22,7 @@ from benchmarks.harness.gpu import session as of_gpus
 from benchmarks.harness.gpu.session import GpuSession
 from benchmarks.harness.measuring.baselines import CpuPreparation
 from benchmarks.harness.measuring.contestants import Actor
+from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.measuring.session import CpuSession
 from benchmarks.harness.protocol import ProtocolError
 from benchmarks.harness.sandbox.crowd import TreeWork
@@ -57,8 +58,13 @@ class Starting(Actor):
 
 
 def opening(kind: type[Any]) -> Any:
-    own = object.__new__(kind)
+    """A session whose own processes run while those for the submission wait for leave to load it."""
+    own, how = object.__new__(kind), {"log_tail": lambda _: "", "wait": lambda _: 1, "exit_code": lambda: None}
+    referee, baseline, executor = (SimpleNamespace(child=SimpleNamespace(**how)) for _ in range(3))
     own.setting = SimpleNamespace(rules=default_rules(), order=lambda: None)
+    own._referee, own._casts = referee, [(baseline, None)]
+    own.crew = SimpleNamespace(executors=[executor], has_met_a_submission=False)
+    own.is_alone = True
     return own
 
 
@@ -70,11 +76,11 @@ def test_who_ends_before_it_has_the_submission_is_not_awake(kind: type[Any], say
         opening(kind)._let_load([Starting("one", [], *says)])
 
 
-def test_where_a_process_of_the_submission_has_run_a_judging_without_it_decides() -> None:
+def test_where_a_process_of_the_submission_has_run_nobody_is_blamed_and_no_device_doubted() -> None:
     """As a Triton kernel is compiled by one of its own before; it may have taken all memory of the machine."""
-    with pytest.raises(RefereeError, match="a process for the submission did not start") as caught:
+    with pytest.raises(Fault, match="a process for the submission did not start") as caught:
         opening(GpuSession)._let_load([Starting("one", [])], has_run=True)
-    assert not isinstance(caught.value, NotAwake)
+    assert caught.value.verdict is Verdict.NOISY
 
 
 def test_no_process_loads_the_submission_before_all_are_ready() -> None:
@@ -87,6 +93,42 @@ def test_no_process_loads_the_submission_before_all_are_ready() -> None:
     with pytest.raises(NotAwake):
         opening(CpuSession)._let_load([Starting("one", order, ready), Starting("two", order)])
     assert order == ["one says ready"]
+
+
+@pytest.mark.parametrize("kind", [CpuSession, GpuSession])
+def test_the_judge_is_alone_until_the_submission_may_load(kind: type[Any]) -> None:
+    order: list[str] = []
+    own = opening(kind)
+    for child in own.trusted():
+        child.exit_code = lambda: 1
+        with pytest.raises(RefereeError, match="a process of the judge ended before the submission was loaded"):
+            own._let_load([Starting("one", order, {"ready": True})])
+        child.exit_code = lambda: None
+        assert own.is_alone
+    assert "one load" not in order
+    own._let_load([Starting("one", order, {"ready": True})])
+    assert not own.is_alone
+    assert "one load" in order
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize("who", ["referee", "baseline"])
+def test_who_of_ours_ends_before_the_submission_is_loaded_is_no_fault_of_its_author(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
+    """The machine has ended it once, say for want of memory, and a judging without the submission would work."""
+    name = "_open_referee" if who == "referee" else "_let_load"
+    step, left = getattr(CpuSession, name), [1]
+
+    def killed_before(own: CpuSession, *args: Any) -> None:
+        if left:
+            left.pop()
+            (own._referee if who == "referee" else own._casts[0][0].child).doom()
+        step(own, *args)
+
+    monkeypatch.setattr(CpuSession, name, killed_before)
+    with pytest.raises(RefereeError):
+        judge(Source(KERNEL, "cpp"), TASK, default_rules(), paths, quick=True)
 
 
 def test_on_a_gpu_memory_is_handed_over_before_the_submission_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,19 +88,19 @@ def test_memory_of_the_host_is_not_that_of_the_gpu(text: str, verdict: Verdict, 
         hidden,
         hidden.told_as("it failed"),
         failure(text, text),
-        load_fault({"load_error": text}, 0),
+        load_fault({"load_error": text}),
     ):
         assert (fault.verdict, fault.lacks_gpu_memory) == (verdict, lacks_gpu_memory)
     assert not death("in a call", -signal.SIGKILL).lacks_gpu_memory
 
 
 def test_a_missing_export_lists_what_there_is() -> None:
-    fault = load_fault({"missing": "forward", "exported": ["run"]}, None)
+    fault = load_fault({"missing": "forward", "exported": ["run"]})
     assert (fault.verdict, "run" in fault.reason) == (Verdict.REJECTED, True)
 
 
 def test_an_unknown_symbol_is_an_error_of_the_build() -> None:
-    assert load_fault({"load_error": "ImportError: undefined symbol: _Z3foov"}, None).verdict is Verdict.COMPILE_ERROR
+    assert load_fault({"load_error": "ImportError: undefined symbol: _Z3foov"}).verdict is Verdict.COMPILE_ERROR
 
 
 def test_the_signal_is_named() -> None:
@@ -157,7 +157,7 @@ SAID = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(["load_error", "missing", "exported", "timeout_s"]), SAID))
 def test_whatever_a_process_says_of_its_load_is_a_fault_of_its_own(message: dict[str, object]) -> None:
-    fault = load_fault(message, None)
+    fault = load_fault(message)
     assert fault.verdict in (Verdict.REJECTED, Verdict.COMPILE_ERROR, Verdict.RUNTIME_ERROR)
     assert len(fault.reason) < 1_200
 
@@ -165,16 +165,16 @@ def test_whatever_a_process_says_of_its_load_is_a_fault_of_its_own(message: dict
 @pytest.mark.parametrize("exported", [None, {}, "forward", 7, []])
 def test_exports_that_are_no_list_are_called_nothing(exported: object) -> None:
     """The message comes from the submission's process, which may write anything into it."""
-    assert load_fault({"missing": "forward", "exported": exported}, None).reason.endswith("it exports nothing")
+    assert load_fault({"missing": "forward", "exported": exported}).reason.endswith("it exports nothing")
 
 
 def test_many_long_exports_make_a_reason_of_bounded_length() -> None:
-    fault = load_fault({"missing": "f" * 10_000, "exported": ["x" * 10_000] * 10_000}, None)
+    fault = load_fault({"missing": "f" * 10_000, "exported": ["x" * 10_000] * 10_000})
     assert len(fault.reason) < 1_200
 
 
 def test_an_error_while_loading_is_no_error_of_the_build() -> None:
-    fault = load_fault({"load_error": "\n  ImportError: the pool is full\nmore"}, None)
+    fault = load_fault({"load_error": "\n  ImportError: the pool is full\nmore"})
     assert (fault.verdict, fault.reason) == (
         Verdict.RUNTIME_ERROR,
         "the module cannot be loaded: ImportError: the pool is full",

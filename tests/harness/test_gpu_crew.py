@@ -229,6 +229,7 @@ def test_what_survives_before_a_submission_is_shown_is_our_fault(stage: Stage, o
 
 def test_an_executor_that_runs_on_is_the_submissions_fault(stage: Stage, order: CrewSpec) -> None:
     crew = Crew(replace(order, gpu=REAL))
+    crew.has_met_a_submission = True
     stage.immortal.add("executor0")
     with pytest.raises(Stuck):
         crew.end_executors()
@@ -238,6 +239,7 @@ def test_an_executor_that_runs_on_is_the_submissions_fault(stage: Stage, order: 
 def test_a_process_that_warms_up_and_runs_on_is_the_submissions_fault(stage: Stage, order: CrewSpec) -> None:
     crew = Crew(order)
     crew.warmer()
+    crew.has_met_a_submission = True
     stage.immortal.add("warm")
     with pytest.raises(Stuck):
         crew.end_warmer()
@@ -410,6 +412,18 @@ def test_a_compiling_process_that_survives_before_it_met_a_submission_is_our_fau
     stage.immortal.add("warm")
     with pytest.raises(ChildSurvived):
         crew.warmer()
+
+
+@pytest.mark.parametrize("survivor", ["candidate0", "executor0", "warm"])
+def test_a_process_that_met_no_submission_and_survives_is_our_fault(
+    stage: Stage, order: CrewSpec, survivor: str
+) -> None:
+    """C++ and CUDA, for example, are shown to none that compiles: it ends before they are loaded."""
+    crew = Crew(replace(order, gpu=REAL))
+    ends = {"candidate0": crew.end_candidates, "executor0": crew.end_executors, "warm": crew.end_warmer}
+    stage.immortal.add(survivor)
+    with pytest.raises(ChildSurvived, match="never loaded a submission"):
+        ends[survivor]()
 
 
 @pytest.mark.parametrize("survivor", ["candidate0", "executor0", "warm", "referee"])

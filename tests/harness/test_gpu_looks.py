@@ -76,7 +76,7 @@ def kept(looks: Looks) -> StandingGpuSession:
 
 def pids(looks: Looks) -> tuple[int | None, int | None]:
     crew = kept(looks).crew
-    return crew.baselines[0].child.pid, crew.referee._child.pid
+    return crew.baselines[0].child.pid, crew.referee.child.pid
 
 
 def test_every_kernel_has_processes_of_its_own_and_the_rest_stays(looks: Looks) -> None:

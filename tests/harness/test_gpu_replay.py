@@ -34,7 +34,7 @@ from benchmarks.harness.gpu.recording import CallRecording
 from benchmarks.harness.gpu.replay import Burn, Captured, Replay
 from benchmarks.harness.gpu.session import GpuSession
 from benchmarks.harness.gpu.word_times import Lateness, percentiles_us
-from benchmarks.harness.measuring.contestants import WholeLimit
+from benchmarks.harness.measuring.contestants import CallResult, WholeLimit
 from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.measuring.laps import Laps
 from benchmarks.harness.measuring.memory import overlay
@@ -486,6 +486,7 @@ class FakeActor:
         self.frozen = list[bool]()
         self.child = SimpleNamespace(
             wait=lambda _: -11,
+            is_lost=lambda: False,
             log_tail=lambda _: "",
             freeze=lambda: self.frozen.append(True),
             exit_code=lambda: None,
@@ -744,7 +745,7 @@ def test_results_of_a_burst_are_compared_at_once() -> None:
 )
 def test_an_executor_that_ends_in_a_burst_has_its_verdict(exit_code: int | None, verdict: Verdict) -> None:
     replay = replay_of(executor=(executor := FakeActor(ProtocolError("gone"))))
-    executor.broken = lambda _: SimpleNamespace(exit_code=exit_code)  # type: ignore[method-assign,assignment,return-value]
+    executor.broken = lambda _: CallResult(None, exit_code=exit_code)  # type: ignore[method-assign,assignment,return-value]
     with pytest.raises(Fault) as caught:
         replay.burst_us("candidate0", 0, 4, USUAL)
     assert caught.value.verdict is verdict

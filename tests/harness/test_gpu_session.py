@@ -29,7 +29,6 @@ from benchmarks.harness.gpu.recording import not_replayable
 from benchmarks.harness.gpu.replay import Captured, Replay
 from benchmarks.harness.gpu.session import GpuSession
 from benchmarks.harness.gpu.word_times import Lateness
-from benchmarks.harness.measuring.contestants import Actor
 from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.measuring.laps import Laps
 from benchmarks.harness.measuring.session import COMPILE, DISTRIBUTIONS, EAGER, NOTHING
@@ -164,7 +163,7 @@ def test_a_judging_can_be_looked_at_again_without_the_candidates(opened: Opened)
 
 def test_a_dead_referee_is_our_fault(opened: Opened) -> None:
     with opened.session(RIGHT) as session:
-        os.kill(session.crew.referee._child.pid, signal.SIGKILL)
+        os.kill(session.crew.referee.child.pid, signal.SIGKILL)
         with pytest.raises(RefereeError):
             session.fill(0)
 
@@ -188,14 +187,13 @@ def test_who_dies_while_it_wakes_up_is_replaced(
     waiting = standby._crew
     assert waiting is not None
     one = waiting.candidates[0] if whose == "candidate" else waiting.referee
-    child = one.child if isinstance(one, Actor) else one._child
     ended = select.poll()
     ended.register(one.link._end, select.POLLHUP)
     wake = Crew.wake
 
     def dies(crew: Crew) -> None:
         if crew is waiting:
-            child.doom()
+            one.child.doom()
             assert ended.poll(10_000)  # until then it may say that it is awake
         wake(crew)
 
@@ -283,6 +281,18 @@ def test_a_package_compiles_its_kernels_after_that_as_well(opened: Opened, monke
     with pytest.raises(Fault, match="that is all"), session:
         pass
     assert order == ["captured True", "warms"]
+
+
+def test_who_compiles_ends_before_the_judging_knows_a_submission_that_it_will_not_see(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the driver holds that process, an author of C++ or CUDA has nothing to do with it."""
+    met: list[bool] = []
+    ends = Crew.end_warmer
+    monkeypatch.setattr(Crew, "end_warmer", lambda own: (met.append(own.has_met_a_submission), ends(own))[1])
+    with opened.session(RIGHT) as session:
+        assert met == [False]
+        assert session.crew.has_met_a_submission
 
 
 @pytest.mark.parametrize(("lacked", "is_control", "is_fault"), [(0, False, False), (1, False, True), (1, True, False)])

@@ -455,7 +455,7 @@ def test_who_was_shown_to_nobody_does_not_pay(
     def meet(crew: Crew) -> None:
         met.append(crew)
         if len(met) == 1:
-            crew.referee._child.kill()  # returns when it is gone: it may be quicker to answer than to end
+            crew.referee.child.kill()  # returns when it is gone: it may be quicker to answer than to end
         real_meet(crew)
 
     monkeypatch.setattr(Crew, "meet", meet)

@@ -177,6 +177,19 @@ def test_what_the_machine_has_ended_has_not_overrun_its_group(
     assert group is not None
     (group.folder / "memory.events").write_text(f"low 0\nhigh 0\nmax 3\noom {oom}\noom_kill {killed}\n")
     assert group.has_overrun() == has_overrun
+    assert group.met_shortage() == (killed > 0 and not has_overrun)
+
+
+@pytest.mark.parametrize(("share", "is_its_fault"), [(0.6, True), (0.4, False)])
+def test_who_has_no_limit_and_most_of_the_memory_is_ended_for_its_own(
+    version_2: Path, share: float, is_its_fault: bool
+) -> None:
+    """As a process with a GPU, whose driver reserves more than any limit would allow."""
+    group = groups.new_group(None, tasks=300)
+    assert group is not None
+    (group.folder / "memory.events").write_text("low 0\nhigh 0\nmax 0\noom 0\noom_kill 1\n")
+    (group.folder / "memory.peak").write_text(f"{int(share * groups._machine_bytes())}\n")
+    assert (group.has_overrun(), group.met_shortage()) == (is_its_fault, not is_its_fault)
 
 
 @pytest.mark.parametrize(("most", "has_overrun"), [(1 << 30, True), (1 << 29, False)])

@@ -47,7 +47,7 @@ def kept(looks: Looks) -> tuple[int | None, int | None]:
     """The processes that stay."""
     session = looks._keeper._kept
     assert session is not None
-    return session.baseline.child.pid, session._referee._child.pid
+    return session.baseline.child.pid, session._referee.child.pid
 
 
 def test_a_kernel_that_dies_takes_nothing_from_the_next(looks: Looks) -> None:
@@ -79,7 +79,7 @@ def test_a_referee_that_is_gone_is_started_anew(looks: Looks) -> None:
     assert looks.judge(RIGHT).verdict is Verdict.PASS
     session = looks._keeper._kept
     assert session is not None
-    session._referee._child.kill()
+    session._referee.child.kill()
     with pytest.raises(RefereeError):
         looks.judge(RIGHT)
     assert looks.judge(RIGHT).verdict is Verdict.PASS

@@ -43,6 +43,7 @@ class Build:
     exit_code: int | None  # None: it ran out of time
     problem: str = ""  # what is wrong beside what the compiler says
     resources: tuple[KernelResources, ...] = ()  # of each kernel, where the compiler tells
+    by_machine: bool = False  # it failed, also when repeated, and the machine did that
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "log", clean_log(self.log))  # it quotes the source
@@ -137,7 +138,8 @@ def _compile(source: Source, shop: Workshop, toolchain: Toolchain) -> Build:
     seconds = time.monotonic() - started
     made = shop.folder / toolchain.binary
     if outcome.exit_code != 0:
-        return Build(None, outcome.log, seconds, False, outcome.exit_code, outcome.problem)
+        by_machine = outcome.by_machine and is_of_the_machine(outcome)
+        return Build(None, outcome.log, seconds, False, outcome.exit_code, outcome.problem, by_machine=by_machine)
     if _size_bytes(made) > shop.rules.compile.binary_max_bytes:
         return Build(None, outcome.log, seconds, cached=False, exit_code=1, problem=TOO_LARGE)
     return Build(made, outcome.log, seconds, False, 0, resources=outcome.resources)
@@ -189,7 +191,8 @@ def _read(folder: Path, toolchain: Toolchain) -> Build | None:
     if binary is not None and not binary.exists():
         return None
     resources = tuple(KernelResources(**item) for item in data["resources"])
-    return Build(binary, data["log"], data["seconds"], True, data["exit_code"], data["problem"], resources)
+    known = (binary, data["log"], data["seconds"], True, data["exit_code"], data["problem"], resources)
+    return Build(*known, by_machine=data.get("by_machine", False))
 
 
 def _keep(result: Build, folder: Path, toolchain: Toolchain) -> Build:
@@ -197,7 +200,7 @@ def _keep(result: Build, folder: Path, toolchain: Toolchain) -> Build:
 
     The record and the binary get there in one step: one text may be built twice at the same time, to other results.
     """
-    shown = ("exit_code", "log", "seconds", "problem")
+    shown = ("exit_code", "log", "seconds", "problem", "by_machine")
     data = {name: getattr(result, name) for name in shown}
     data["resources"] = [asdict(item) for item in result.resources]
     made = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))

@@ -36,6 +36,7 @@ from .toolchain import (
     how_tools_end,
     includes,
     packages,
+    told_by_gxx,
 )
 from .tvm_ffi import Library, tvm_ffi_fingerprint, tvm_ffi_for
 
@@ -179,7 +180,7 @@ def _attempt(shop: Workshop, tier: str, library: Library) -> Compilation:
             *library.linking,
         ],
     ]
-    return shop.make(steps, f"{place}/{binary}", room, shop.folder / binary)
+    return told_by_gxx(shop.make(steps, f"{place}/{binary}", room, shop.folder / binary))
 
 
 def _hollow_libraries(place: str) -> list[list[str]]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..errors import SupervisorError
 from ..rules import Rules
+from ..sandbox import groups
 from ..sandbox.isolation import child_code, python_argv
 from ..sandbox.outbox import AnswerFile, NotTaken
 from ..source import Source
@@ -64,8 +65,8 @@ class PythonModule:
         with AnswerFile(4 * shop.rules.source.max_bytes) as answer:
             argv = python_argv("python.record_inline", f"{shop.given}/{ENTRY}", str(answer.fd))
             ran = shop.run(argv, room, fds=(answer.fd,))
-            if ran.exit_code != 0:
-                return ran, None
+            if ran.exit_code != 0:  # it may have taken the machine's memory by itself, if no group tells
+                return replace(ran, by_machine=ran.by_machine and groups.home() is not None), None
             try:
                 return ran, requests_of(answer.read())
             except NotTaken as error:

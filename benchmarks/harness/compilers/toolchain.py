@@ -61,6 +61,7 @@ _WORDS_OF_THE_MACHINE = re.compile(
     r"^bwrap: |(?:Killed|Bus error) signal terminated|(?:terminated with|died due to) signal [79]\b|Cannot fork"
     r"|Resource temporarily unavailable|No space left on device|vfork: Cannot allocate memory"
 )
+_FULL = "No space left on device"
 _DRAWN = re.compile(r"(?<=/precompiled/)[0-9a-f]{32}|(?<=/cc)\w{6}(?=\.[os]\b)")  # names of a folder, and g++'s own
 _POLL_S = 0.1
 
@@ -85,6 +86,7 @@ class Compilation:
     log: str
     resources: tuple[KernelResources, ...] = ()
     problem: str = ""  # what is wrong beside what the compiler says
+    by_machine: bool = False  # the machine ended processes meanwhile, which no text can make it look like
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,7 @@ class Workshop:
             return Compilation(1, log, problem="the text was changed while it was compiled")
         if child.has_overrun:
             return Compilation(1, log, problem=f"it took more than {(room.all_memory_bytes or 0) >> 20} MiB of memory")
-        return Compilation(code, log)
+        return Compilation(code, log, by_machine=child.met_shortage)
 
     def make(self, steps: Iterable[Iterable[str]], made: str, room: Room, target: Path) -> Compilation:
         """The tools in turn in one sandbox, until one fails; then what lies at `made` becomes the file `target`."""
@@ -226,6 +228,12 @@ def is_of_the_machine(outcome: CompilerOutcome) -> bool:
     error_of_its_own = log.rpartition(_OWN_ERROR)[2]  # the last one: before it a text can print anything
     is_without_page = code == _OF_ITSELF and _OWN_ERROR in log and error_of_its_own.startswith(_NO_PAGE)
     return is_killed or is_without_page or bool(_WORDS_OF_THE_MACHINE.search(last))
+
+
+def told_by_gxx(outcome: Compilation) -> Compilation:
+    """Of a text that g++ alone has read: what its last line says of the machine is true. But a text can fill a disk."""
+    fits = _FULL not in outcome.log.rstrip("\n").rpartition("\n")[2]
+    return replace(outcome, by_machine=outcome.by_machine or (is_of_the_machine(outcome) and fits))
 
 
 class Toolchain(Protocol):

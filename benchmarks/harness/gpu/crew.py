@@ -10,8 +10,8 @@ before a crew has met a submission is no submission's fault. Not covered: what t
 import hashlib
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -172,8 +172,9 @@ class Crew:
         return warmer, self._answer.fd
 
     def end_warmer(self) -> None:
-        """Its memory on the GPU is free for others afterwards. Raises Stuck if it cannot be ended."""
-        end_theirs(self._warmers)
+        """Its memory on the GPU is free for others afterwards. Raises as `kill` does."""
+        with self._whose_fault():
+            end_theirs(self._warmers)
 
     def keep_kernels(self, ours: Mapping[str, str]) -> None:
         """What the warming process, which has ended, left of its cache is what candidates see.
@@ -192,8 +193,14 @@ class Crew:
 
     def kill(self) -> None:
         """Ends everybody. Raises Stuck if a submission cannot be ended, ChildSurvived if one of ours cannot."""
-        try:
+        with self._whose_fault():
             self._end()
+
+    @contextmanager
+    def _whose_fault(self) -> Iterator[None]:
+        """What does not end is the fault of a submission if these processes have met one, and else ours."""
+        try:
+            yield
         except Stuck as error:
             if self.has_met_a_submission:
                 raise
@@ -226,12 +233,14 @@ class Crew:
             self._referee.doom()
 
     def end_candidates(self) -> None:
-        """Whatever they left on the GPU goes with them. Raises Stuck if it does not."""
-        end_theirs(self.candidates)
+        """Whatever they left on the GPU goes with them. Raises as `kill` does if it does not."""
+        with self._whose_fault():
+            end_theirs(self.candidates)
 
     def end_executors(self) -> None:
-        """Raises Stuck if a kernel of the submission runs on."""
-        end_theirs(self.executors)
+        """Raises as `kill` does if a kernel runs on."""
+        with self._whose_fault():
+            end_theirs(self.executors)
 
     def alive(self) -> bool:
         return self.referee.exit_code() is None and all(actor.child.exit_code() is None for actor in self._everybody)

@@ -100,7 +100,7 @@ def needs_more(needs: str = "") -> Fault:
 
 @contextmanager
 def lack_is_told(
-    needs: str = "", has_lacked: Callable[[], bool] = lambda: False, *, is_alone: bool = False
+    needs: str = "", has_lacked: Callable[[], bool] = lambda: False, is_alone: Callable[[], bool] = lambda: False
 ) -> Iterator[None]:
     """Raises LacksMemory in place of a RefereeError if that tells of it, or if memory `has_lacked`.
 
@@ -111,6 +111,6 @@ def lack_is_told(
         yield
     except RefereeError as error:
         if may_lack_gpu_memory(error.reason) or has_lacked():
-            reason = _ALONE if is_alone else _LEFT
+            reason = _ALONE if is_alone() else _LEFT
             raise LacksMemory(f"{reason}; {needs}" if needs else reason) from error
         raise

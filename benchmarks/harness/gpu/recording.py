@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..measuring.contestants import Actor, WholeLimit
-from ..measuring.faults import death, too_slow
+from ..measuring.faults import end_of, too_slow
 from ..measuring.laps import Laps
 from ..measuring.session import RefereeProcess
 from ..protocol import ProtocolError
@@ -96,7 +96,7 @@ class CallRecording:
             where = f" ({_shown(config)})" if config else ""
             raise too_slow(limit, f"{reason}{where}") from None
         except ProtocolError:
-            fault = death("while its calls were recorded", self.candidate.child.wait(1.0))
+            fault = end_of(self.candidate.child, "while its calls were recorded")
             if config is None or config.hidden:  # an exit code could tell of what it has met
                 fault = fault.told_as("the process ended while its calls were recorded")
             raise fault from None

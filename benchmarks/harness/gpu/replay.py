@@ -220,9 +220,9 @@ class Replay:
         return (times.credited_us + late.beyond_us(usual._replace(behind_us=0.0))) / count
 
     def _end_of(self, who: str) -> Fault:
-        exit_code = self._actor(who).broken(self.timeout_s).exit_code
-        if exit_code is not None:
-            return death("in calls back to back", exit_code)
+        broken = self._actor(who).broken(self.timeout_s)
+        if broken.exit_code is not None:
+            return death("in calls back to back", broken.exit_code, lost=broken.lost)
         return Fault(Verdict.TIMEOUT, f"calls back to back gave no answer within {self.timeout_s:g} s")
 
     def burn(self, config: int, count: int, burn_s: float, lead_s: float) -> Burn | None:

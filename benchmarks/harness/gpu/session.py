@@ -35,7 +35,7 @@ from ..measuring.session import (
 from ..protocol import ProtocolError, Word
 from ..report import Verdict
 from ..rules import GpuRules
-from ..sandbox.isolation import inside
+from ..sandbox.isolation import Child, inside
 from ..sandbox.outbox import log_end
 from ..sandbox.seccomp import candidate_program, supported
 from ..scores.scoring import BaselineTimes
@@ -55,8 +55,7 @@ from .word_times import Lateness
 
 PYTHON_SUFFIXES = (".py", ".model")  # functions of a package such as Triton, or a module: launched from Python
 _SPARE_FRACTION = 16  # of the GPU's memory, at most, for what one contestant allocates beside its results
-_POLL_S = 0.1
-_LOG_BYTES = 64 * 1024
+_POLL_S, _LOG_BYTES = 0.1, 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -153,10 +152,10 @@ class GpuSession(Session[Actor]):
             loaded = {item: self._await_baseline(item, "loaded") for item in crew.baselines}
             laps.end("baselines_loaded")
             self._capture_baselines(laps)
-        self.is_alone, self._has_loaded, crew.has_met_a_submission = False, bool(candidates), bool(candidates)
         with self._memory():
             warms = setting.binary.suffix in PYTHON_SUFFIXES and bool(candidates)
             if warms:
+                self._meet_submission()
                 self._warm(crew)
                 laps.end("warm")
             crew.end_warmer()
@@ -182,6 +181,13 @@ class GpuSession(Session[Actor]):
         self._let_load(candidates, has_run=has_run)
         for candidate in candidates:
             self._await_candidate(candidate, "loaded")
+
+    def trusted(self) -> tuple[Child, ...]:
+        return (*super().trusted(), *(executor.child for executor in self.crew.executors))
+
+    def _meet_submission(self) -> None:
+        super()._meet_submission()
+        self._has_loaded = self.crew.has_met_a_submission = True
 
     def _capture_baselines(self, laps: Laps) -> None:
         """Before anything of the submission runs. In a control run they do what they did in the judging that failed."""
@@ -369,8 +375,7 @@ class GpuSession(Session[Actor]):
     def _open_baselines(self, crew: Crew) -> None:
         wanted = [problem is None for problem in self.setting.prepared.problems]
         for baseline in crew.baselines:
-            message = {"prepare": False, "compile": wanted, "task": crew.inside("task")}
-            baseline.open({**self._common(), **message})
+            baseline.open({**self._common(), "prepare": False, "compile": wanted, "task": crew.inside("task")})
 
     def _common(self) -> dict[str, Any]:
         return {"configs": self._described, "direction": self.setting.task.direction}
@@ -412,7 +417,8 @@ class GpuSession(Session[Actor]):
             sizes, fds = self._referee.link.receive_descriptors(REFEREE_TIMEOUT_S)
         except (TimeoutError, ProtocolError) as error:
             raise self._referee.failed(error) from error
-        self._stack.callback(_close, fds)
+        for fd in fds:
+            self._stack.callback(os.close, fd)
         return Shared(fds[0], fds[1:], sizes["input_bytes"], sizes["output_bytes"])
 
     def _warm(self, crew: Crew) -> None:
@@ -462,11 +468,10 @@ class GpuSession(Session[Actor]):
         Fault, INTERNAL_ERROR, if the task takes much of the GPU and the submission is not loaded yet.
         """
         try:
-            with lack_is_told(self._needs, lambda: self._lacked() > self._lacked_before, is_alone=self.is_alone):
+            with lack_is_told(self._needs, lambda: self._lacked() > self._lacked_before, lambda: self.is_alone):
                 yield
         except LacksMemory as error:
-            cause = error.__cause__  # the task alone, and no other failure
-            is_too_large = isinstance(cause, RefereeError) and may_lack_gpu_memory(cause.reason)
+            is_too_large = isinstance(error.__cause__, RefereeError) and may_lack_gpu_memory(error.__cause__.reason)
             if self.is_alone and self._needs and not self._has_loaded and is_too_large:
                 raise needs_more(self._needs) from error
             raise
@@ -493,8 +498,3 @@ class GpuSession(Session[Actor]):
 def _functions_of(problems: Sequence[str | None]) -> list[list[int]]:
     """Which baselines each configuration has: torch.compile only where it could be built."""
     return [[EAGER] if problem else [EAGER, COMPILE] for problem in problems]
-
-
-def _close(fds: Sequence[int]) -> None:
-    for fd in fds:
-        os.close(fd)

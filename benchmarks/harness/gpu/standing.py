@@ -176,8 +176,6 @@ class StandingGpuSession(GpuSession):
             self._capture_baselines(laps)
         if self.replay is None:
             raise NotStanding(self.not_replayed)
-        self.is_alone, self._has_loaded = False, True
-        crew.has_met_a_submission = True
         with self._memory():
             self.candidate.open(self._candidate_message(crew))
             self._shared.hand(self.candidate, 1)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..measuring.contestants import Actor, WholeLimit
-from ..measuring.faults import Fault, failure, first_line, load_fault, may_lack_gpu_memory, slow_load
+from ..measuring.faults import Fault, end_of, failure, first_line, load_fault, may_lack_gpu_memory, slow_load
 from ..measuring.last_words import with_cause
 from ..protocol import ProtocolError
 from ..report import Verdict
@@ -51,12 +51,12 @@ def await_warm(warmer: Actor, timeout_s: float) -> dict[str, str]:
             if "call_error" in message:
                 raise call_failed(str(message["call_error"]))
             if "load_error" in message or "missing" in message:
-                raise load_fault(message, None)
+                raise load_fault(message)
         raise TimeoutError  # as the messages do by themselves
     except TimeoutError:
         raise slow_load(limit) from None
     except ProtocolError:
-        raise load_fault({}, warmer.child.wait(1.0)) from None
+        raise end_of(warmer.child) from None
 
 
 def _await_woken(warmer: Actor, messages: Iterator[dict[str, Any]], timeout_s: float) -> dict[str, str]:

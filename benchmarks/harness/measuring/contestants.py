@@ -46,6 +46,7 @@ class CallResult:
     late: bool = False  # results changed after DONE
     timed_out: bool = False
     exit_code: int | None = None
+    lost: bool = False  # the machine has ended the child, and nothing that it did
     event_us: float | None = None  # GPU: as the child's device events claim it
     tail_us: float | None = None  # GPU: from DONE (replayed: from the report) until the referee's own kernel had run
     flush_us: float | None = None  # GPU: how long flushing the cache took before the call
@@ -195,12 +196,12 @@ class Actor:
 
     def broken(self, timeout_s: float) -> CallResult:
         """The outcome of a call that did not come to its end; the child is gone afterwards."""
-        code = self.child.wait(0.2)
+        code, lost = self.child.wait(0.2), self.child.is_lost()
         with suppress(ChildSurvived):  # it is told again, and of whom, when the session ends
             self.child.kill()
         if code is None:
             return CallResult(None, timed_out=True, text=f"no answer within {timeout_s:g} s")
-        return CallResult(None, exit_code=code)
+        return CallResult(None, exit_code=code, lost=lost)
 
 
 class Contestant(Actor):

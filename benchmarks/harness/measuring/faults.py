@@ -12,6 +12,7 @@ from typing import Any
 from ..errors import LacksMemory, RefereeError
 from ..protocol import Status
 from ..report import Verdict
+from ..sandbox.isolation import Child
 from .contestants import CallResult, WholeLimit
 
 _NO_MEMORY = re.compile(
@@ -112,18 +113,20 @@ def too_slow(limit: WholeLimit, reason: str) -> Fault:
     return Fault(Verdict.TIMEOUT, reason)
 
 
-def load_fault(message: Mapping[str, Any], exit_code: int | None) -> Fault:
-    """The reason why a submission could not be loaded, from its process's message, all of it hostile, or its exit."""
+def lost_to_the_machine(what: str) -> Fault:
+    return Fault(Verdict.NOISY, f"the machine had too little memory for all that ran on it, and ended {what}")
+
+
+def load_fault(message: Mapping[str, Any]) -> Fault:
+    """The reason why a submission could not be loaded, from its process's message, all of which is hostile."""
     if "missing" in message:
         exported = message.get("exported")
         names = ", ".join(str(name) for name in exported[:20]) if isinstance(exported, list) else ""
         wanted = str(message["missing"])[:100]
         return Fault(Verdict.REJECTED, f"the module does not export {wanted!r}; it exports {names[:1000] or 'nothing'}")
-    if "load_error" in message:
-        text = str(message["load_error"])
-        reason = f"the module cannot be loaded: {first_line(text)}"
-        return Fault(Verdict.COMPILE_ERROR, reason) if "undefined symbol" in text else failure(text, reason)
-    return death("while the module was loaded", exit_code)
+    text = str(message.get("load_error"))
+    reason = f"the module cannot be loaded: {first_line(text)}"
+    return Fault(Verdict.COMPILE_ERROR, reason) if "undefined symbol" in text else failure(text, reason)
 
 
 def call_fault(result: CallResult, *, quoted: bool = True) -> Fault | None:
@@ -134,7 +137,7 @@ def call_fault(result: CallResult, *, quoted: bool = True) -> Fault | None:
     if result.timed_out:
         return Fault(Verdict.TIMEOUT, f"a call gave {result.text}")
     if result.status is None:
-        fault = death("in the middle of a call", result.exit_code)
+        fault = death("in the middle of a call", result.exit_code, lost=result.lost)
         return fault if quoted else fault.told_as(_UNQUOTED)
     if result.early:
         return Fault(Verdict.TAMPERING, "the process reported results before the call had begun")
@@ -163,7 +166,16 @@ def _refused(status: Status, result: CallResult) -> Fault:
     return Fault(_VERDICTS_OF_STATUS[status], result.text or "the results do not fit the task")
 
 
-def death(when: str, exit_code: int | None) -> Fault:
+def end_of(child: Child, when: str = "while the module was loaded") -> Fault:
+    """The fault of a process that has gone away, or is about to."""
+    code = child.wait(1.0)
+    return death(when, code, lost=child.is_lost())
+
+
+def death(when: str, exit_code: int | None, *, lost: bool = False) -> Fault:
+    """With `lost` the machine has ended the process, which is nobody's fault."""
+    if lost:
+        return lost_to_the_machine(f"a process of the submission {when}")
     if exit_code is None or exit_code >= 0:
         ended = "stopped answering" if exit_code is None else f"ended with exit code {exit_code}"
         return Fault(Verdict.RUNTIME_ERROR, f"the process {ended} {when}")

@@ -29,7 +29,7 @@ from ..tasks.spec import VALUES, Config, TaskSpec
 from . import baselines, used_up
 from .baselines import PreparedBaseline
 from .contestants import Actor, CallResult, Contestant, WholeLimit
-from .faults import Fault, load_fault, slow_load
+from .faults import Fault, end_of, first_line, load_fault, may_lack_gpu_memory, slow_load
 from .last_words import failed, not_awake
 from .memory import SharedMemory, describe, lay_out
 from .used_up import Touched
@@ -221,17 +221,32 @@ class Session(ABC, Generic[ActorT]):
         """When all of them have all but the submission. None of them loads it before, so none can end another one.
 
         If one is gone, raises NotAwake, as no process has seen anything of the submission yet. But if one of it
-        `has_run`, it may have taken the machine's memory: raises RefereeError, and a judging without it decides.
+        `has_run`, it may have taken the machine's memory: raises Fault, NOISY, which doubts no device.
+        If a process of ours is gone, raises RefereeError, which is nobody's fault while the judge `is_alone`.
         """
         for candidate in candidates:
             try:
                 self._heard(candidate, "ready", self.setting.rules.limits.setup_s)
             except (TimeoutError, ProtocolError) as error:
                 if has_run:
-                    raise failed("a process for the submission did not start", candidate.child) from error
+                    reason = first_line(failed("a process for the submission did not start", candidate.child).reason)
+                    raise Fault(Verdict.NOISY, reason, lacks_gpu_memory=may_lack_gpu_memory(reason)) from error
                 raise not_awake("the process for the submission", candidate.child, error) from error
+        for child in self.trusted():
+            if child.exit_code() is not None:
+                raise failed("a process of the judge ended before the submission was loaded", child)
+        if candidates:
+            self._meet_submission()
         for candidate in candidates:
             candidate.link.send(load=True)
+
+    def trusted(self) -> tuple[Child, ...]:
+        """The processes that do not load the submission."""
+        return (self._referee.child, *(baseline.child for baseline, _ in self._casts))
+
+    def _meet_submission(self) -> None:
+        """From now on a process of it may do anything, so what fails may be its fault."""
+        self.is_alone = False
 
     def _await_candidate(self, candidate: ActorT, word: str = "serving") -> None:
         """Waits until the candidate sends `word`; anything else is a Fault."""
@@ -241,11 +256,11 @@ class Session(ABC, Generic[ActorT]):
                 if message.get(word):
                     return
                 if "load_error" in message or "missing" in message:
-                    raise load_fault(message, None)
+                    raise load_fault(message)
         except TimeoutError:
             raise slow_load(limit) from None
         except ProtocolError:
-            raise load_fault({}, candidate.child.wait(1.0)) from None
+            raise end_of(candidate.child) from None
 
     def _await_baseline(self, baseline: ActorT, word: str = "serving") -> dict[str, Any]:
         try:
@@ -293,6 +308,7 @@ class CpuSession(Session[Contestant]):
             return contestant.call(config, choice, function=function, timeout_s=timeout_s, compared=compared)
 
     def _open(self) -> None:
+        self.is_alone = True
         setting = self.setting
         inputs = SharedMemory("inputs", self._layout.input_bytes)
         self._stack.callback(inputs.close)
@@ -311,12 +327,12 @@ class CpuSession(Session[Contestant]):
         inputs.forbid_new_writers()
         for candidate in candidates:
             self._open_candidate(candidate, common)
+        for baseline, _ in self._casts:  # before the submission, so that it can keep none of them from starting
+            self._await_baseline(baseline)
+            self._park(baseline)
         self._let_load(candidates)
         for candidate in candidates:
             self._seat(candidate)
-        for baseline, _ in self._casts:
-            self._await_baseline(baseline)
-            self._park(baseline)
 
     def _seat(self, candidate: Contestant) -> None:
         self._await_candidate(candidate)
@@ -411,7 +427,7 @@ class RefereeProcess:
         self.link: Link = ours
         try:
             argv = python_argv(module, str(theirs.fileno()), *arguments)
-            self._child: Child = spawn(
+            self.child: Child = spawn(
                 argv, room, log, fds=(theirs.fileno(), *fds), filter_program=filter_program or trusted_filter()
             )
         finally:
@@ -432,18 +448,18 @@ class RefereeProcess:
             raise self.failed(error) from error
 
     def failed(self, error: Exception) -> RefereeError:
-        return failed(f"the referee failed: {error}", self._child)
+        return failed(f"the referee failed: {error}", self.child)
 
     def exit_code(self) -> int | None:
         """None while it runs."""
-        return self._child.exit_code()
+        return self.child.exit_code()
 
     def doom(self) -> None:
         """Sends SIGKILL without waiting."""
-        self._child.doom()
+        self.child.doom()
 
     def kill(self) -> None:
-        self._child.kill()
+        self.child.kill()
         self.link.close()
 
 

@@ -37,7 +37,7 @@ class StandingSession(CpuSession):
         if not self.stands:
             super().__enter__()
             self.stands = True
-        self.visits += 1
+        self.visits, self.is_alone = self.visits + 1, True
         try:
             self._fills.clear()
             self._referee.ask("forget")

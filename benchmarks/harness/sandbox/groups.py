@@ -23,6 +23,7 @@ _OURS = "kbench"  # what is no sandbox, as version 2 allows processes in the lea
 _TRIED_BYTES = 64 << 20
 _OWN_TASKS = 8  # bubblewrap, its first process, and the tools that set limits and then become something else
 _AT_ONCE_BYTES = 1 << 20  # so much a processor may take from a group before it is counted, and some more
+_SHARE = 0.5  # of the machine's memory: whoever has no limit and has more takes it from all others
 _REMOVED_WITHIN_S = 2.0  # the last processes are on their way out
 _LIMITS = (("memory.max", "memory.swap.max"), ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"))
 
@@ -42,14 +43,26 @@ class Group:
 
     def has_overrun(self) -> bool:
         """Whether Linux has ended a process of it because the group had reached its limit, not the machine."""
-        events = _pairs(self.folder / "memory.events") or _pairs(self.folder / "memory.oom_control")
-        is_full = events["oom"] != "0" if "oom" in events else self._was_full()
-        return is_full and events.get("oom_kill", "0") != "0"
+        return self._has_ended_one() and self._was_full()
+
+    def met_shortage(self) -> bool:
+        """Whether Linux has ended a process of it because the machine had no memory left, not the group."""
+        return self._has_ended_one() and not self._was_full()
+
+    def _has_ended_one(self) -> bool:
+        return self._events.get("oom_kill", "0") != "0"
 
     def _was_full(self) -> bool:
-        """Of version 1, which does not always count how often the limit was reached."""
-        most = _words(self.folder / "memory.max_usage_in_bytes")
-        return bool(most) and self.memory_bytes is not None and int(most[0]) > self.memory_bytes - _AT_ONCE_BYTES
+        """Version 1 does not always count how often the limit was reached, and a group with a GPU has none."""
+        if self.memory_bytes is not None and "oom" in self._events:
+            return self._events["oom"] != "0"
+        most = _words(self.folder / "memory.peak") or _words(self.folder / "memory.max_usage_in_bytes")
+        may_have = _machine_bytes() * _SHARE if self.memory_bytes is None else self.memory_bytes - _AT_ONCE_BYTES
+        return bool(most) and int(most[0]) > may_have
+
+    @property
+    def _events(self) -> dict[str, str]:
+        return _pairs(self.folder / "memory.events") or _pairs(self.folder / "memory.oom_control")
 
     def used_s(self) -> float | None:
         """Processor time of all that were ever in it; None with version 1, whose groups of memory do not count it."""
@@ -98,6 +111,15 @@ def new_group(memory_bytes: int | None, tasks: int) -> Group | None:
         return None if folder is None else _made(folder, memory_bytes, tasks)
     except OSError as error:
         raise IsolationError(f"no control group could be made for a sandbox: {error}") from error
+
+
+def ended_for_memory() -> int:
+    """How many processes of this machine Linux has ended for want of memory; 0 where it does not tell."""
+    return int(_pairs(Path("/proc/vmstat")).get("oom_kill", "0"))
+
+
+def _machine_bytes() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _share_controllers(folder: Path) -> None:

@@ -167,6 +167,9 @@ class Child:
         self._wrapped = wrapped
         self._group = group
         self.has_overrun = False  # once it is killed: whether it took more memory than its group may have
+        self.met_shortage = False  # once it is killed: whether the machine, out of memory, ended processes beside it
+        self._is_lost = False
+        self._ended_before = groups.ended_for_memory()
         self._doomed: list[int] | None = None
         self.log = log
 
@@ -193,6 +196,17 @@ class Child:
         except subprocess.TimeoutExpired:
             return None
         return self.exit_code()
+
+    def is_lost(self) -> bool:
+        """Whether the machine has ended it for want of memory, and neither we nor its own limit. The same once killed.
+
+        Its group knows. Without one, Linux has ended some process since this one began, and this one by SIGKILL.
+        """
+        if self._doomed is None:
+            ended = groups.ended_for_memory() > self._ended_before
+            self.met_shortage = ended if self._group is None else self._group.met_shortage()
+            self._is_lost = self.met_shortage and self.exit_code() == -signal.SIGKILL
+        return self._is_lost
 
     @functools.cached_property
     def _freezer(self) -> Freezer | None:
@@ -228,6 +242,7 @@ class Child:
         """Sends SIGKILL to the child and everything it started, without waiting."""
         if self._doomed is not None:
             return
+        self.is_lost()  # it can be asked for the last time
         if not self._wrapped:
             self._doomed = []
             end_tree(self._process.pid)

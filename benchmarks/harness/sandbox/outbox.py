@@ -5,6 +5,7 @@ is trusted. Only regular files with one link, of this user and of limited size, 
 folder that is created afterwards and that no sandbox can write. Not covered: what the bytes mean.
 """
 
+import errno
 import fcntl
 import os
 import re
@@ -24,6 +25,8 @@ _GNU_MAGIC, _FILE, _FOLDER, _LONG_NAME = b"ustar  \0", b"0", b"5", b"L"
 _OCTAL = re.compile(rb"([0-7]{1,11})[\0 ]{1,11}")
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+# What no name and no file of a sandbox brings about: this machine has no disk, descriptor or memory left
+_OF_THE_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -90,11 +93,9 @@ class AnswerFile:
 
     def _settled_bytes(self) -> int:
         """Its size, which nothing can change any more."""
-        try:
+        with _refused("the answer is still being written"):
             if fcntl.fcntl(self.fd, fcntl.F_GET_SEALS) & _SEALS != _SEALS:
                 fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, _SEALS)
-        except OSError as error:
-            raise NotTaken("the answer is still being written") from error
         size_bytes = os.fstat(self.fd).st_size
         if size_bytes == 0:
             raise NotTaken("there is no answer")
@@ -104,15 +105,19 @@ class AnswerFile:
 
 
 def take_folder(source: Path, target: Path, bounds: Bounds) -> None:
-    """Copies `source`, where a sandbox could write, to `target`, which is made. Raises NotTaken, leaving no target."""
+    """Copies `source`, where a sandbox could write, to `target`, which is made. Raises NotTaken, leaving no target.
+
+    OSError, here and below, where this machine has no disk, descriptor or memory left for it.
+    """
     target.mkdir()
     with ExitStack() as failed:
         failed.callback(discard, target)
-        try:
-            with _opened(source, os.O_DIRECTORY) as from_fd, _opened(target, os.O_DIRECTORY) as to_fd:
-                _Taking(bounds, os.fstat(from_fd).st_dev).folder(from_fd, to_fd, "", bounds.depth)
-        except OSError as error:
-            raise NotTaken(f"it cannot be read: {error.strerror}") from error
+        with (
+            _refused("it cannot be read"),
+            _opened(source, os.O_DIRECTORY) as from_fd,
+            _opened(target, os.O_DIRECTORY) as to_fd,
+        ):
+            _Taking(bounds, os.fstat(from_fd).st_dev).folder(from_fd, to_fd, "", bounds.depth)
         failed.pop_all()
 
 
@@ -124,19 +129,17 @@ def read_file(folder: Path, name: str, max_bytes: int) -> bytes:
     parts = PurePosixPath(name).parts
     if not parts or not all(map(_is_plain, parts)):
         raise NotTaken("its name has characters that are not allowed")
-    try:
-        with ExitStack() as stack:
-            fd = stack.enter_context(_opened(folder.resolve(), os.O_DIRECTORY))
-            for number, part in enumerate(parts, start=1):
-                mode = os.stat(part, dir_fd=fd, follow_symlinks=False).st_mode
-                if stat.S_IFMT(mode) != (stat.S_IFREG if number == len(parts) else stat.S_IFDIR):
-                    raise NotTaken(f"{_shown(part)} is {_kind(mode)}")
+    with _refused("it cannot be read"), ExitStack() as stack:
+        fd = stack.enter_context(_opened(folder.resolve(), os.O_DIRECTORY))
+        for number, part in enumerate(parts, start=1):
+            mode = os.stat(part, dir_fd=fd, follow_symlinks=False).st_mode
+            if stat.S_IFMT(mode) != (stat.S_IFREG if number == len(parts) else stat.S_IFDIR):
+                raise NotTaken(f"{_shown(part)} is {_kind(mode)}")
+            with stack.pop_all():  # closes the folder above: names may be deeper than descriptors are many
                 fd = stack.enter_context(_opened(part, 0, fd))
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise NotTaken("it was replaced while it was read")
-            data = _at_most(fd, max_bytes + 1)
-    except OSError as error:
-        raise NotTaken(f"it cannot be read: {error.strerror}") from error
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise NotTaken("it was replaced while it was read")
+        data = _at_most(fd, max_bytes + 1)
     if len(data) > max_bytes:
         raise TooMuch(f"it has more than {max_bytes} bytes")
     return data
@@ -145,14 +148,12 @@ def read_file(folder: Path, name: str, max_bytes: int) -> bytes:
 def unpack_into(packed: bytes, folder: Path, bounds: Bounds) -> None:
     """The files of a tar from elsewhere in `folder`, which is empty and no sandbox's. Raises NotTaken."""
     files, left_bytes = 0, bounds.total_bytes
-    try:
+    with _refused("it cannot be unpacked"):
         for member in _members(packed):
             files, left_bytes = files + 1, left_bytes - len(member.content)
             if files > bounds.files or left_bytes < 0:
                 raise TooMuch("it holds more than is allowed")
             _unpack_one(member, folder, bounds.depth)
-    except OSError as error:
-        raise NotTaken(f"it cannot be unpacked: {error.strerror}") from error
 
 
 def discard(folder: Path) -> None:
@@ -301,6 +302,17 @@ def _at_most(fd: int, size_bytes: int) -> bytes:
     while len(data) < size_bytes and (chunk := os.read(fd, min(_CHUNK_BYTES, size_bytes - len(data)))):
         data += chunk
     return bytes(data)
+
+
+@contextmanager
+def _refused(what: str) -> Iterator[None]:
+    """Raises NotTaken for an OSError, unless the machine is to blame for it and not what the sandbox left."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _OF_THE_MACHINE:
+            raise
+        raise NotTaken(f"{what}: {error.strerror}") from error
 
 
 @contextmanager

@@ -1,0 +1,165 @@
+"""What the machine ends for want of memory is nobody's fault: a build, a candidate, or a process of the judge.
+
+Not covered: what a group counts (`test_groups.py`), and which failures of a compiler look so (`test_builds_alike.py`).
+"""
+
+import os
+import signal
+import sys
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.harness import Paths, Report, Source, Verdict, default_rules, default_suites, find_task, judge
+from benchmarks.harness.compilers import builds, python_module
+from benchmarks.harness.compilers.python_module import PythonModule
+from benchmarks.harness.compilers.toolchain import Compilation, Workshop
+from benchmarks.harness.measuring.calls import Judging
+from benchmarks.harness.measuring.contestants import CallResult
+from benchmarks.harness.measuring.faults import call_fault
+from benchmarks.harness.measuring.session import CpuSession
+from benchmarks.harness.sandbox import groups
+from benchmarks.harness.sandbox.isolation import Child, Room, spawn
+
+TASK = find_task(default_suites(), "mnist_linear_relu/forward")
+KERNEL = (TASK.folder / "kernels" / "forward_cpu.cpp").read_text()
+KILLED = "g++: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.\n"
+FULL = "/usr/bin/ld: final link failed: No space left on device\n"
+FORKS = "g++: fatal error: Cannot fork\ncompilation terminated.\n"
+
+
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """As many processes as it is long have been ended by the machine, as Linux tells it."""
+    told: list[int] = []
+    monkeypatch.setattr(groups, "ended_for_memory", lambda: len(told))
+    return told
+
+
+@pytest.fixture
+def child(tmp_path: Path, ended: list[int]) -> Iterator[Child]:
+    argv = [sys.executable, "-I", "-S", "-c", "import time; print('here', flush=True); time.sleep(60)"]
+    started = spawn(argv, Room(), tmp_path / "log")
+    while not (tmp_path / "log").read_text():
+        assert started.wait(0.02) is None
+    yield started
+    started.kill()
+
+
+def kill(child: Child) -> None:
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGKILL)
+    assert child.wait(10) == -signal.SIGKILL
+
+
+def test_who_is_killed_while_the_machine_ends_processes_is_lost(child: Child, ended: list[int]) -> None:
+    ended.append(1)
+    kill(child)
+    assert child.is_lost()
+    child.kill()
+    assert child.is_lost()
+
+
+def test_who_is_killed_while_the_machine_has_memory_is_not(child: Child, ended: list[int]) -> None:
+    kill(child)
+    child.kill()
+    ended.append(1)
+    assert not child.is_lost()
+
+
+def test_whom_we_kill_is_not(child: Child, ended: list[int]) -> None:
+    ended.append(1)
+    child.kill()
+    assert not child.is_lost()
+    assert child.met_shortage
+
+
+@pytest.mark.parametrize(("lost", "verdict"), [(True, Verdict.NOISY), (False, Verdict.OUT_OF_MEMORY)])
+def test_a_call_that_the_machine_ended_is_nobodys_fault(verdict: Verdict, *, lost: bool) -> None:
+    fault = call_fault(CallResult(None, exit_code=-signal.SIGKILL, lost=lost))
+    assert fault is not None
+    assert fault.verdict is verdict
+
+
+def judged(paths: Paths, text: str = KERNEL) -> Report:
+    return judge(Source(f"{text}// {uuid.uuid4()}\n", "cpp"), TASK, default_rules(), paths, quick=True)
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize("is_short", [True, False])
+@pytest.mark.parametrize("when", ["loading", "calls"])
+def test_a_candidate_that_the_machine_ended_is_judged_again(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, ended: list[int], when: str, *, is_short: bool
+) -> None:
+    """If the machine has memory, it is the candidate's end as before."""
+    owner, name = (CpuSession, "_await_candidate") if when == "loading" else (Judging, "verify")
+    step = getattr(owner, name)
+
+    def killing(own: Any, *args: Any) -> None:
+        session = own if when == "loading" else own._session
+        ended.extend([1] * is_short)
+        kill(session.candidate.child)
+        step(own, *args)
+
+    monkeypatch.setattr(owner, name, killing)
+    report = judged(paths)
+    assert report.verdict is (Verdict.NOISY if is_short else Verdict.OUT_OF_MEMORY), report.reason
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize(("is_short", "verdict"), [(True, Verdict.NOISY), (False, Verdict.RUNTIME_ERROR)])
+def test_a_process_of_the_judge_that_the_machine_ended_accuses_nobody(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, ended: list[int], verdict: Verdict, *, is_short: bool
+) -> None:
+    """Else a judging without the submission works, as the machine has memory again, and the submission is blamed."""
+    verify = Judging.verify
+
+    def killing(own: Judging) -> None:
+        ended.extend([1] * is_short)
+        kill(own._session._referee.child)
+        verify(own)
+
+    monkeypatch.setattr(Judging, "verify", killing)
+    report = judged(paths)
+    assert report.verdict is verdict, report.reason
+
+
+@pytest.mark.parametrize(
+    ("log", "by_machine", "verdict"),
+    [
+        (KILLED, False, Verdict.INTERNAL_ERROR),
+        (FORKS, False, Verdict.INTERNAL_ERROR),
+        (FULL, False, Verdict.COMPILE_ERROR),
+        (FULL, True, Verdict.INTERNAL_ERROR),
+        ("a.cpp:1:1: error: no\n", True, Verdict.COMPILE_ERROR),
+    ],
+    ids=["killed", "no process", "a text fills its disk", "no memory either", "an error beside it"],
+)
+def test_a_build_that_the_machine_ended_twice_is_not_its_authors_error(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, log: str, verdict: Verdict, *, by_machine: bool
+) -> None:
+    """Of what g++ reads, no text makes the last line; but one may need more room than it has."""
+    monkeypatch.setattr(Workshop, "make", lambda *_: Compilation(1, log, by_machine=by_machine))
+    source = Source(f"{KERNEL}// {uuid.uuid4()}\n", "cpp")
+    for _ in range(2):  # also as it is kept
+        report = judge(source, TASK, default_rules(), paths, quick=True)
+        assert report.verdict is verdict, report.reason
+    kept = builds.kept(source, default_rules(), paths)
+    assert kept is not None
+    assert kept.by_machine == (verdict is Verdict.INTERNAL_ERROR)
+
+
+@pytest.mark.parametrize("is_grouped", [True, False])
+def test_a_module_that_runs_while_it_is_built_may_have_taken_the_memory_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_grouped: bool
+) -> None:
+    """Its group knows; without one, the top level that kills itself must not look like a failure of the machine."""
+    monkeypatch.setattr(python_module.groups, "home", lambda: tmp_path if is_grouped else None)
+    monkeypatch.setattr(Workshop, "run", lambda *_, **__: Compilation(-signal.SIGKILL, "", by_machine=True))
+    with builds.workshop(default_rules(), Paths(tmp_path)) as shop:
+        made = PythonModule(None).compile(Source("load_inline\n", "python"), replace(shop))
+    assert made.by_machine is is_grouped
