@@ -243,7 +243,7 @@ def _has_another(row: Standing) -> bool:
 
 
 def hold_boards(evaluation: Evaluation) -> None:
-    """Lock all boards of its task until the transaction ends, and read the submission again.
+    """Lock all boards of its task until the transaction ends, and read again what decides whether it may stand.
 
     Nothing that was kept of the boards of this task version is used once the transaction is committed. If staff have
     decided something about the task, neither is what was kept of its other versions, on which that counts.
@@ -253,6 +253,8 @@ def hold_boards(evaluation: Evaluation) -> None:
     now = about.values("visibility", "moderation", "shown_at")
     for name, value in (now.first() or {}).items():  # none: it has just been deleted
         setattr(evaluation.submission, name, value)
+    version = evaluation.task_version
+    version.status, version.task.labels = TaskVersion.objects.values_list("status", "task__labels").get(pk=version.pk)
 
 
 def boards_marked(versions: Iterable[int]) -> None:
@@ -263,20 +265,21 @@ def boards_marked(versions: Iterable[int]) -> None:
     """
     keys = set(versions)
     if len(keys) > 1:  # an update alone locks them in whatever order it comes upon them
-        _lock(TaskVersion.objects.filter(pk__in=keys))
+        versions_held(TaskVersion.objects.filter(pk__in=keys))
     TaskVersion.objects.filter(pk__in=keys).update(boards_mark=uuid.uuid4())
 
 
 def task_held(evaluation: Evaluation) -> None:
-    """Lock all boards of its task as `boards_marked` does, so that staff decide nothing meanwhile.
+    """Lock all boards of its task as `boards_marked` does, so that staff decide nothing meanwhile."""
+    versions_held(TaskVersion.objects.filter(task=evaluation.task_version.task_id))
 
-    What they show has not changed, and what was kept of them is used on.
+
+def versions_held(versions: QuerySet[TaskVersion]) -> None:
+    """Lock the boards of these, which are all of their tasks, in the order of keys, as whoever writes a report does.
+
+    As an update does, so that something can be submitted for them meanwhile. What they show has not changed, and what
+    was kept of them is used on.
     """
-    _lock(TaskVersion.objects.filter(task=evaluation.task_version.task_id))
-
-
-def _lock(versions: QuerySet[TaskVersion]) -> None:
-    """In the order of keys, and as an update does, so that something can be submitted for them meanwhile."""
     list(versions.select_for_update(no_key=True).order_by("pk").values_list("pk"))
 
 
@@ -297,7 +300,7 @@ def _hold(versions: set[int]) -> None:
     What has been decided is asked once they are locked: until then somebody else may have decided for the first time.
     """
     tasks = TaskVersion.objects.filter(pk__in=versions).order_by().values("task")
-    _lock(TaskVersion.objects.filter(task__in=tasks))
+    versions_held(TaskVersion.objects.filter(task__in=tasks))
     decided = decided_versions().filter(task__in=tasks).values_list("pk", flat=True)
     boards_marked(versions.union(decided))
 

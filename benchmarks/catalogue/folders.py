@@ -56,18 +56,21 @@ class SyncReport:
 
 
 def tasks_sync(suites: Path | None = None) -> SyncReport:
-    """Bring the tables up to what the suites on disk say; a new version only where content changed."""
+    """Bring the tables up to what the suites on disk say; a new version only where content changed.
+
+    Each task in a transaction of its own: the boards of several would be held until the end, in the order of folders.
+    """
     base_rows_sync()
     tasks = [task for folder in sorted((suites or default_suites()).iterdir()) for task in _tasks_in(folder)]
     created: list[str] = []
     renewed: list[str] = []
-    with transaction.atomic():
-        for spec in tasks:
+    for spec in tasks:
+        with transaction.atomic():
             change = task_sync(spec)
-            (created if change == "created" else renewed if change == "renewed" else []).append(spec.name)
-        retired = _retire_others({(spec.suite, spec.op, spec.direction) for spec in tasks})
-        _grade_imported()
-    return SyncReport(tuple(created), tuple(renewed), tuple(retired))
+        (created if change == "created" else renewed if change == "renewed" else []).append(spec.name)
+    retired = tuple(_retire_others({(spec.suite, spec.op, spec.direction) for spec in tasks}))
+    _grade_imported()
+    return SyncReport(tuple(created), tuple(renewed), retired)
 
 
 def base_rows_sync() -> None:
@@ -258,8 +261,9 @@ def _retire_others(names: set[tuple[str, str, str]]) -> Iterator[str]:
     shipped = Task.objects.filter(listed=True).exclude(pk__in=imported)
     for task in shipped.select_related("suite"):
         if (task.suite.slug, task.op, task.direction) not in names:
-            Task.objects.filter(pk=task.pk).update(listed=False)
-            task.versions.filter(status=TaskVersionStatus.ACTIVE).update(status=TaskVersionStatus.RETIRED)
+            with transaction.atomic():
+                Task.objects.filter(pk=task.pk).update(listed=False)
+                task.versions.filter(status=TaskVersionStatus.ACTIVE).update(status=TaskVersionStatus.RETIRED)
             yield task.name
 
 

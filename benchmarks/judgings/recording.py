@@ -12,7 +12,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from ..boards.standings import board_renew, boards_marked, may_stand
+from ..boards.standings import board_renew, boards_marked, may_stand, versions_held
 from ..harness import ConfigReport, Report, Score, Verdict, conditions_of
 from ..models import (
     BaselineResult,
@@ -171,7 +171,9 @@ def boards_complete() -> None:
 
 def boards_of_task(task: Task) -> None:
     """Write anew all boards of a task, whose labels say something else of ranks now."""
-    task.versions.update(boards_due=True)  # if this is interrupted, the next start goes on
+    with transaction.atomic():
+        versions_held(task.versions.all())
+        task.versions.update(boards_due=True)  # if this is interrupted, the next start goes on
     _boards_write(task.versions.all())
 
 

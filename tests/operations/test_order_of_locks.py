@@ -14,6 +14,7 @@ from django.db import connection, transaction
 
 from benchmarks import comments, quotas, services, teams, transactions
 from benchmarks.accounts import ownership
+from benchmarks.boards import standings
 from benchmarks.catalogue.folders import spec_of
 from benchmarks.harness import Source
 from benchmarks.judgings import moves, recording
@@ -228,3 +229,22 @@ def test_a_full_judging_is_asked_for_while_the_submission_is_shown(
     asked = stopped(monkeypatch, quotas, "take_place", placed)
     assert not crossed(lambda: services.judge_in_full(quick, payer), shown(quick, after=asked))
     assert Evaluation.objects.filter(submission=quick.submission).count() == 2
+
+
+def test_all_boards_of_a_task_are_written_anew_while_they_are_held(submit: Any) -> None:
+    """An update of all versions in one statement locks them in the order in which they lie in the table."""
+    first = submit()
+    version = first.task_version
+    columns = {name: getattr(version, name) for name in ("task", "definition", "reference_source")}
+    first_key = {"pk": -1}  # it lies behind the other one
+    TaskVersion.objects.create(number=99, content_sha256="f" * 64, status="retired", **columns, **first_key)
+    held = threading.Event()
+
+    def hold() -> None:
+        with transaction.atomic():
+            TaskVersion.objects.filter(**first_key).update(boards_due=False)
+            held.set()
+            time.sleep(LOCKING_S)
+            standings.task_held(first)
+
+    assert not crossed(hold, lambda: held.wait(SOON_S) and recording.boards_of_task(version.task))

@@ -3,8 +3,11 @@
 from dataclasses import replace
 
 from benchmarks.boards.selectors import board_rows
+from benchmarks.boards.standings import standings_update
 from benchmarks.catalogue.folders import spec_of, task_sync
-from benchmarks.models import Standing
+from benchmarks.judgings.recording import boards_of_task
+from benchmarks.models import Evaluation, Standing, Submission, Task
+from benchmarks.states import Visibility
 
 from . import factories
 from .test_bounds import enter, key, replayed
@@ -39,3 +42,14 @@ def test_a_remark_changes_no_row() -> None:
     before = Standing.objects.get().pk
     flag("one-shape")
     assert Standing.objects.get().pk == before
+
+
+def test_a_task_that_is_flagged_while_a_report_waits_for_its_boards_gets_no_row() -> None:
+    """The report has read the task before. By then its boards were written anew, and nobody looks at them again."""
+    item = factories.judged(factories.passing(2.0), visibility=Visibility.UNLISTED)
+    Submission.objects.update(visibility=Visibility.PUBLIC)
+    item = Evaluation.objects.select_related("task_version__task").get(pk=item.pk)
+    Task.objects.update(labels=["small-output"])
+    boards_of_task(Task.objects.get(pk=item.task_version.task_id))
+    standings_update(item)
+    assert not Standing.objects.exists()
