@@ -219,6 +219,21 @@ def is_of_owner(row: Refusal | DeletedScore, submission: Submission) -> bool:
     return submission.former_owner is not None and row.former_owner == submission.former_owner
 
 
+def judged_versions(evaluation: Evaluation) -> QuerySet[TaskVersion]:
+    """Of its task: those on whose boards, as `evaluation` is judged, its owner has had this program judged.
+
+    Also if that has been deleted since.
+    """
+    submission, names = evaluation.submission, names_of(evaluation, tokens=True)
+    mine = of_one_person(submission)
+    board = {"device_kind": evaluation.device_kind_id, "ruleset": evaluation.ruleset_id}
+    submissions = Submission.objects.filter(Q(pk=submission.pk) if mine is None else mine)
+    judged = Evaluation.objects.exclude(verdict="").filter(having(names, _COLUMNS), submission__in=submissions, **board)
+    gone = Refusal.objects.filter(having(names, GONE_OF_OWNER), mine or Q(pk=None), **board)
+    versions = TaskVersion.objects.filter(task=evaluation.task_version.task_id)
+    return versions.filter(Q(pk__in=judged.values("task_version")) | Q(pk__in=gone.values("task_version")))
+
+
 def names_of(row: Any, *, tokens: bool = False) -> set[Name]:
     """The keys of a judging, of a deleted one or of a confirmation. A key that is not known is nobody's."""
     if isinstance(row, Confirmation):

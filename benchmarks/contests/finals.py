@@ -15,14 +15,14 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.cache import caches
 from django.db import transaction
-from django.db.models import BigIntegerField, Count, ExpressionWrapper, F, Max, OuterRef, Q, Subquery
+from django.db.models import BigIntegerField, Count, ExpressionWrapper, F, Max, OuterRef, Q, QuerySet, Subquery
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from ..boards.reviews import review_reason
 from ..boards.rows import best_rows, leading
-from ..boards.same_code import Name, names_of
+from ..boards.same_code import Name, judged_versions, names_of
 from ..boards.settled import JudgedProgram, Programs
 from ..boards.standings import boards_marked
 from ..catalogue.folders import definition_of, spec_of
@@ -40,6 +40,7 @@ from ..models import (
     RuleSet,
     StoredTask,
     Submission,
+    Task,
     TaskVersion,
     TeamMembership,
 )
@@ -215,10 +216,11 @@ def _is_doubted_elsewhere(evaluation: Evaluation) -> bool:
     return any(review_reason(item, program.same_code(item)) for item, program in asked)
 
 
-def _on_each_version(submission: Submission, device_kind: int, ruleset: int) -> list[Evaluation]:
+def _on_each_version(submission: Submission, device_kind: int, ruleset: int, **versions: int) -> list[Evaluation]:
     """What stands for it on the board of each version of the task, from the first that has accepted it on. Not saved.
 
-    If it was judged there or not: there may be a refusal of its program. Not the finals of contests, this one included.
+    Only where its owner had the program judged: what others have had refused elsewhere nobody could settle. Not the
+    finals of contests, this one included. `versions` are further conditions.
     """
     board = {"device_kind_id": device_kind, "ruleset_id": ruleset}
     accepted = Evaluation.objects.full().filter(submission=submission, verdict=Verdict.PASS, **board)
@@ -226,11 +228,15 @@ def _on_each_version(submission: Submission, device_kind: int, ruleset: int) -> 
     first = ordinary.order_by("task_version__number", "pk").first()
     if first is None:
         return []
-    versions = TaskVersion.objects.filter(task=first.task_version.task_id, number__gte=first.task_version.number)
+    there = _ordinary_versions(first.task_version.task).filter(number__gte=first.task_version.number, **versions)
     return [
         Evaluation(submission=submission, task_version=version, object_key=first.object_key, **board)
-        for version in versions.exclude(status=TaskVersionStatus.CONTEST).order_by("number")
+        for version in there.filter(pk__in=judged_versions(first)).order_by("number")
     ]
+
+
+def _ordinary_versions(task: Task) -> QuerySet[TaskVersion]:
+    return task.versions.exclude(status=TaskVersionStatus.CONTEST)
 
 
 def begin(contest: Contest) -> None:
@@ -343,21 +349,27 @@ def _open_finals(contest: Contest) -> Any:
 def _is_in_question(entry: ContestEntry, final: Evaluation) -> bool:
     """As on leaderboards: what was refused at another time, or under review, does not count until staff confirm it.
 
-    What a gate says of the final is settled if it was for as high a score before: when all finals have ended it is too
-    late for staff to look at one.
+    What a gate says of the final is settled if it was for as high a score on the version that the final was made of:
+    when all finals have ended it is too late for staff to look at one. Later versions do not count, as the contest
+    knows nothing of them.
     """
-    ordinary = _on_each_version(final.submission, entry.device_kind_id, final.ruleset_id)
+    version = final.task_version
+    made_of = _ordinary_versions(version.task).filter(number__lt=version.number).order_by("number").last()
+    ordinary = _on_each_version(final.submission, entry.device_kind_id, final.ruleset_id, number__lt=version.number)
     asked = [(item, JudgedProgram(item).same_code(item)) for item in (final, *ordinary)]
     (_, of_final), *others = asked
-    for _, same_code in others:
-        of_final.also_answered(same_code)
+    for item, same_code in others:
+        if item.task_version == made_of:
+            of_final.also_answered(same_code)
     return any(review_reason(item, same_code) for item, same_code in asked)
 
 
 def freeze(contest: Contest) -> None:
     """Write the results down, so that nothing that happens to a judging later changes them, and tell participants."""
     _hold_boards(contest)
-    for entry in ContestEntry.objects.filter(task__contest=contest).select_related("final__submission", "submission"):
+    for entry in ContestEntry.objects.filter(task__contest=contest).select_related(
+        "final__submission", "final__task_version__task", "submission"
+    ):
         final = entry.final
         if final is None or entry.submission is None:
             continue

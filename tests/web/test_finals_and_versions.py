@@ -30,7 +30,8 @@ def new_version() -> TaskVersion:
         name: getattr(before, name) for name in ("task", "definition", "content_sha256", "reference_source")
     }
     TaskVersion.objects.filter(pk=before.pk).update(status=TaskVersionStatus.RETIRED)
-    return TaskVersion.objects.create(number=before.number + 1, status=TaskVersionStatus.ACTIVE, **columns)
+    newest = max(version.number for version in before.task.versions.all())  # there may be one of the finals
+    return TaskVersion.objects.create(number=newest + 1, status=TaskVersionStatus.ACTIVE, **columns)
 
 
 def judged_again(report: Report) -> None:
@@ -64,6 +65,33 @@ def test_what_is_refused_on_a_new_version_has_no_result_until_it_is_confirmed(
         for submission in entry_of("doubted").owner.submissions.all():
             decisions.decide(submission, ActionKind.CONFIRM, by=staff, reason="The version is wrong.")
     assert ended(contest) == (pytest.approx(9.0) if is_confirmed else None)
+
+
+def test_a_version_that_comes_during_the_finals_takes_no_result(db: None) -> None:
+    """The contest knows nothing of it, and a frozen result without a score would be final."""
+    contest = contest_of(judged_as())
+    begin(contest)
+    judge_finals(judged_as())
+    submitted_again(refused())
+    assert score_of("doubted") == pytest.approx(9.0)
+
+
+def test_what_a_stranger_has_had_refused_on_a_new_version_takes_no_result(db: None) -> None:
+    """Staff could not settle it: the entry has no verdict there that they could confirm."""
+    contest = contest_of(judged_as())
+    new_version()
+    factories.judged(refused(), owner=factories.user("stranger"), text=entry_of("doubted").blob.text)
+    assert ended(contest) == pytest.approx(9.0)
+
+
+def test_a_gate_that_was_confirmed_on_an_older_version_holds_the_final(staff: User) -> None:
+    """What made the score plausible there may have been mended since."""
+    contest = contest_of(judged_as(factories.gated(12.0)))
+    decisions.decide(entry_of("doubted"), ActionKind.CONFIRM, by=staff, reason="sound")
+    new_version()
+    begin(contest)
+    judge_finals(judged_as(factories.gated(12.0)))
+    assert score_of("doubted") is None
 
 
 def test_what_is_refused_on_a_new_version_takes_no_place_of_another_entry(db: None) -> None:
