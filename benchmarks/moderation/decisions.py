@@ -37,7 +37,7 @@ from ..models import (
 from ..notifications import telling
 from ..querysets import ActionQuerySet
 from ..quotas import CHARGED_REASONS
-from ..states import FINISHED, ActionKind, Moderation, Priority, Switch
+from ..states import FINISHED, ActionKind, EvaluationReason, Moderation, Priority, Switch
 
 REPORTS_PER_DAY = 20
 SUSPENDED = "The account was suspended."
@@ -201,7 +201,8 @@ def ban(account: User, *, by: User, reason: str, note: str = "") -> None:
         if User.objects.filter(pk=account.pk, is_active=True).update(is_active=False) != 1:
             raise Refused("The account is already suspended.")
         log_action(ActionKind.BAN, by, "an account", account=account, public_reason=reason, private_note=note)
-        asked = Q(reason__in=CHARGED_REASONS) | Q(priority=Priority.AGENT)  # an agent run also confirms its best
+        confirms = Q(reason=EvaluationReason.REJUDGE, priority=Priority.AGENT)  # an agent run its best
+        asked = Q(reason__in=CHARGED_REASONS) | confirms
         for evaluation in Evaluation.objects.filter(asked, submission__owner=account).exclude(state__in=FINISHED):
             evaluation_cancel(evaluation, SUSPENDED)
         for extension in extensions():

@@ -44,6 +44,15 @@ def test_what_staff_have_judged_again_goes_on(staff: User) -> None:
     assert Evaluation.objects.queued().filter(reason=EvaluationReason.REJUDGE).exists()
 
 
+def test_an_audit_of_the_site_goes_on(staff: User) -> None:
+    ann = factories.user("ann")
+    item = factories.judged(factories.passing(9.0), owner=ann, text="// leads\n")
+    of_site = {"reason": EvaluationReason.SITE_AUDIT, "priority": Priority.AGENT}
+    services.evaluation_create(item.submission, device_kind=item.device_kind, **of_site)
+    suspend(ann, staff)
+    assert Evaluation.objects.queued().filter(reason=EvaluationReason.SITE_AUDIT).exists()
+
+
 @pytest.mark.parametrize(
     "asked",
     [
