@@ -54,14 +54,14 @@ def visibility_change(submission: Submission, wanted: str) -> bool:
     """Whether it was another one. Raises Refused, and OverQuota where there is no room for one more public one."""
     if wanted == Visibility.PRIVATE and submission.owner_id is None:
         raise Refused("This submission has no owner, so no one could read it if it were private.")
-    if wanted != Visibility.PUBLIC:
-        _refuse_paid(submission)
     with transaction.atomic():
         if submission.visibility == wanted:
             return False
         on_boards = Visibility.PUBLIC in (wanted, submission.visibility)  # nothing else decides what stands there
         if on_boards:
             standings.boards_held(Submission.objects.filter(pk=submission.pk))
+            if wanted != Visibility.PUBLIC:
+                _refuse_paid(submission)  # a report that held them may have paid it
         if wanted == Visibility.PUBLIC:
             quotas.take_public_place(submission)
         elif submission.visibility == Visibility.PUBLIC:
