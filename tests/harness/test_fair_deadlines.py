@@ -76,6 +76,20 @@ def test_who_hides_nothing_and_gets_nothing_has_four_times_as_long(monkeypatch: 
     assert ended(monkeypatch, lambda now_s: TreeWork(now_s, is_ready=True)) == (pytest.approx(100, abs=1), False)
 
 
+def test_who_works_only_when_it_is_looked_at_has_not_starved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It sends a message, works for a moment while that is read, and sleeps; one of two processors is idle."""
+    found = ended(monkeypatch, lambda now_s: TreeWork(0.0, is_ready=True, spare_s=0.9 * now_s))
+    assert found == (pytest.approx(112, abs=1), False)
+
+
+def test_looks_at_one_moment_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 0.0
+    monkeypatch.setattr(deadlines.time, "monotonic", lambda: now_s)
+    deadline = FairDeadline(lambda: TreeWork(0.0, is_ready=False), LIMIT_S)
+    now_s = LIMIT_S + 1
+    assert not any(deadline.is_over() for _ in range(10))
+
+
 def test_who_sleeps_when_time_is_up_has_not_starved(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ended(monkeypatch, lambda _: TreeWork(0.0, is_ready=False)) == (pytest.approx(102, abs=1), False)
     at_one_look = ended(monkeypatch, lambda now_s: TreeWork(0.0, is_ready=now_s != 100))

@@ -1,10 +1,10 @@
 """Limits on the time of children that do not count what others take from them.
 
 Builds of strangers run beside each other, beside baselines that are compiled and beside judgings on a GPU, and one of
-them can keep every processor busy. A limit by the clock alone would then hit whoever waits. Without a control group
-nobody knows what children have used whose parent does not wait for them, so who waits then has more time only for as
-long as no processor had time to spare. Not covered: calls that are timed, beside which nothing is built on a processor;
-and a machine whose processors are idle because the worker may not use all of their time.
+them can keep every processor busy. A limit by the clock alone would then hit whoever waits. So who waits has more time,
+but only for as long as no processor had time to spare. Without a control group it is less, as nobody knows what
+children have used whose parent does not wait for them. Not covered: calls that are timed, beside which nothing is built
+on a processor; and a machine whose processors are idle because the worker may not use all of their time.
 """
 
 import time
@@ -15,7 +15,7 @@ from .crowd import TreeWork
 
 # Times a limit, for who waits for a processor: where all that it has used is counted, and where some of it may not be
 _PATIENCE, _PATIENCE_UNCOUNTED = 4.0, 2.0
-_LOOKS = 3  # so often in a row nothing was ready to run: it sleeps
+_LOOKS, _APART_S = 3, 0.1  # so often in a row nothing was ready to run: it sleeps
 
 
 class FairDeadline:
@@ -28,7 +28,7 @@ class FairDeadline:
         self._work, self._limit_s = work, limit_s
         begun = work()
         self._started_s, self._used_s, self._spare_s = time.monotonic(), begun.used_s, begun.spare_s
-        self._asleep = 0
+        self._asleep, self._looked_s = 0, 0.0
         self.is_starved = False
 
     @property
@@ -48,16 +48,20 @@ class FairDeadline:
         if self.left_s > 0:
             return False
         now = self._work()
-        self._asleep = 0 if now.is_ready else self._asleep + 1
+        self._count_sleep(now)
         if self._asleep == _LOOKS or now.used_s - self._used_s >= self._limit_s:
             return True
         over_s, crowded_s = -self.left_s, self._crowded_s(now)
-        if now.counts_all:
-            self.is_starved = over_s >= (_PATIENCE - 1) * self._limit_s
-            return self.is_starved
-        most_s = (_PATIENCE_UNCOUNTED - 1) * self._limit_s
-        self.is_starved = over_s >= most_s and crowded_s >= most_s
+        most_s = ((_PATIENCE if now.counts_all else _PATIENCE_UNCOUNTED) - 1) * self._limit_s
+        self.is_starved = min(over_s, crowded_s) >= most_s
         return over_s >= min(most_s, crowded_s)
+
+    def _count_sleep(self, now: TreeWork) -> None:
+        """Messages that come at once bring about looks that tell nothing new."""
+        if now.is_ready:
+            self._asleep = 0
+        elif time.monotonic() - self._looked_s >= _APART_S:
+            self._asleep, self._looked_s = self._asleep + 1, time.monotonic()
 
     def _crowded_s(self, now: TreeWork) -> float:
         """For how long no processor had time to spare; less where several had at a time."""
