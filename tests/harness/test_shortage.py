@@ -29,6 +29,11 @@ TASK = find_task(default_suites(), "mnist_linear_relu/forward")
 KERNEL = (TASK.folder / "kernels" / "forward_cpu.cpp").read_text()
 KILLED = "g++: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.\n"
 FULL = "/usr/bin/ld: final link failed: No space left on device\n"
+# Below an error of its own g++ shows the line of the text.
+SHOWN = """a.cpp:1:5: internal compiler error: Segmentation fault
+    1 | int x; /* internal compiler error: Bus error */
+      | ^
+"""
 FORKS = "g++: fatal error: Cannot fork\ncompilation terminated.\n"
 
 
@@ -136,14 +141,15 @@ def test_a_process_of_the_judge_that_the_machine_ended_accuses_nobody(
         (FULL, False, Verdict.COMPILE_ERROR),
         (FULL, True, Verdict.INTERNAL_ERROR),
         ("a.cpp:1:1: error: no\n", True, Verdict.COMPILE_ERROR),
+        (SHOWN, False, Verdict.COMPILE_ERROR),
     ],
-    ids=["killed", "no process", "a text fills its disk", "no memory either", "an error beside it"],
+    ids=["killed", "no process", "a text fills its disk", "no memory either", "an error beside it", "words of a text"],
 )
 def test_a_build_that_the_machine_ended_twice_is_not_its_authors_error(
     paths: Paths, monkeypatch: pytest.MonkeyPatch, log: str, verdict: Verdict, *, by_machine: bool
 ) -> None:
     """Of what g++ reads, no text makes the last line; but one may need more room than it has."""
-    monkeypatch.setattr(Workshop, "make", lambda *_: Compilation(1, log, by_machine=by_machine))
+    monkeypatch.setattr(Workshop, "make", lambda *_: Compilation(4 if log == SHOWN else 1, log, by_machine=by_machine))
     source = Source(f"{KERNEL}// {uuid.uuid4()}\n", "cpp")
     for _ in range(2):  # also as it is kept
         report = judge(source, TASK, default_rules(), paths, quick=True)

@@ -231,9 +231,12 @@ def is_of_the_machine(outcome: CompilerOutcome) -> bool:
 
 
 def told_by_gxx(outcome: Compilation) -> Compilation:
-    """Of a text that g++ alone has read: what its last line says of the machine is true. But a text can fill a disk."""
-    fits = _FULL not in outcome.log.rstrip("\n").rpartition("\n")[2]
-    return replace(outcome, by_machine=outcome.by_machine or (is_of_the_machine(outcome) and fits))
+    """Of a text that g++ alone has read: what its last line says of the machine is true.
+
+    But a text can fill a disk; and below an error of its own g++ shows a line of the text, which can say anything.
+    """
+    is_true = _FULL not in outcome.log.rstrip("\n").rpartition("\n")[2] and outcome.exit_code != _OF_ITSELF
+    return replace(outcome, by_machine=outcome.by_machine or (is_of_the_machine(outcome) and is_true))
 
 
 class Toolchain(Protocol):
