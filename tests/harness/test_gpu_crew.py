@@ -223,8 +223,9 @@ def test_whose_process_survives_decides_whose_fault_it_is(
 def test_what_survives_before_a_submission_is_shown_is_our_fault(stage: Stage, order: CrewSpec) -> None:
     crew = Standby().take(replace(order, gpu=REAL))
     stage.immortal.add("executor1")
-    with pytest.raises(ChildSurvived, match="never loaded a submission"):
-        crew.kill()
+    for end in (crew.dismiss, crew.kill):
+        with pytest.raises(ChildSurvived, match="never loaded a submission"):
+            end()
 
 
 def test_an_executor_that_runs_on_is_the_submissions_fault(stage: Stage, order: CrewSpec) -> None:

@@ -123,9 +123,10 @@ class Crew:
         return spare
 
     def dismiss(self) -> None:
-        """Ends the submission's processes, so that others can relieve them. Raises Stuck if one does not end."""
+        """Ends the submission's processes, so that others can relieve them. Raises as `kill` does."""
         actors = (*self.candidates, *self.executors)
-        end_theirs(actors)
+        with self._whose_fault():
+            end_theirs(actors)
         for actor in actors:
             with suppress(OSError):  # a session may meet a hundred submissions
                 actor.child.log.unlink()
@@ -145,6 +146,7 @@ class Crew:
         self._demand_awake(links)
         self.candidates[:] = [spare.candidate]
         self.executors[:] = [] if spare.executor is None else [spare.executor]
+        self.has_met_a_submission = False
 
     def log_of(self, number: int) -> Path:
         """The output of the submission in its process `number`."""
