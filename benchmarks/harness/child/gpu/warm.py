@@ -39,9 +39,9 @@ def main(arguments: Sequence[str]) -> None:
     except Exception as error:  # noqa: BLE001 - process edge: no code of the submission is loaded yet
         link.send(unusable=f"{type(error).__name__}: {error}"[:4000])
         return
-    link.send(woken=digests(kernels))
     if message["filter"]:
         install_filter(base64.b64decode(message["filter"]))
+    link.send(woken=digests(kernels))
     functions = load_functions(message["binary"], message, link, device.device.type)
     if functions is None:
         return
