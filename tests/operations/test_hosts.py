@@ -76,7 +76,8 @@ def test_one_of_three_hosts_dies_and_one_is_cut_off(folder: Path) -> None:
 
         leaves.mend()
         site.wait(leaves.is_online, 120, "the host that was cut off did not come back")
-        site.submit(*(f"// again {number}\n// seconds: 2" for number in range(4)))
+        # long enough that the other host has not judged all of them before this one, on a busy machine, asks for work
+        site.submit(*(f"// again {number}\n// seconds: 8" for number in range(4)))
         site.wait(leaves.at_work, 60, "the host that came back takes no work")
         site.wait(lambda: site.rows(ENDED) == [(count + 4,)], 90, "not everything ended")
         ended_exactly_once(site, count + 4)
