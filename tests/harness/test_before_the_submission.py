@@ -123,7 +123,9 @@ def test_who_of_ours_ends_before_the_submission_is_loaded_is_no_fault_of_its_aut
     def killed_before(own: CpuSession, *args: Any) -> None:
         if left:
             left.pop()
-            (own._referee if who == "referee" else own._casts[0][0].child).doom()
+            child = own._referee.child if who == "referee" else own._casts[0][0].child
+            child.doom()
+            assert child.wait(10) is not None
         step(own, *args)
 
     monkeypatch.setattr(CpuSession, name, killed_before)
