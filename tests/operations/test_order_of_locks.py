@@ -102,6 +102,18 @@ def crossed(*works: Work) -> list[str]:
     return errors
 
 
+def tells_late(monkeypatch: pytest.MonkeyPatch, answered: threading.Event) -> None:
+    """Who tells the owner of a request, with the boards held, says so and gives the other one time to ask for it."""
+    told = telling.answered
+
+    def tell(*given: Any) -> None:
+        answered.set()
+        time.sleep(LOCKING_S)
+        told(*given)
+
+    monkeypatch.setattr(telling, "answered", tell)
+
+
 def test_an_answer_is_paid_while_a_better_one_is_shown(
     submit: Any, cpu: Any, person: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,14 +124,9 @@ def test_an_answer_is_paid_while_a_better_one_is_shown(
     submit(owner=ann, text="// ann\n", payer=quotas.payer_of(ann, ""))
     holding = claimed(cpu, "b")
     end, answered = report(holding, 2.0), threading.Event()
-    paid, told = stopped(monkeypatch, recording, "write", answered), telling.answered
+    paid = stopped(monkeypatch, recording, "write", answered)
 
-    def tell(*given: Any) -> None:
-        answered.set()
-        time.sleep(LOCKING_S)
-        told(*given)
-
-    monkeypatch.setattr(telling, "answered", tell)
+    tells_late(monkeypatch, answered)
     assert not crossed(lambda: moves.record_report(holding, end), shown(better, after=paid))
     request.refresh_from_db()
     assert request.worth_left_s < 3000
@@ -133,14 +140,9 @@ def test_a_request_is_hidden_while_it_gets_a_better_answer(
     better, staff = submit(owner=person("bob"), text="// better\n", visibility="private"), person("sam", is_staff=True)
     judged(cpu, 9.0)
     request, answered = asked_for(better, person("asker")), threading.Event()
-    hidden, told = stopped(monkeypatch, asking, "task_withdraw", answered), telling.answered
+    hidden = stopped(monkeypatch, asking, "task_withdraw", answered)
 
-    def tell(*given: Any) -> None:
-        answered.set()
-        time.sleep(LOCKING_S)
-        told(*given)
-
-    monkeypatch.setattr(telling, "answered", tell)
+    tells_late(monkeypatch, answered)
     hide = lambda: asking.request_decide(request, ActionKind.HIDE, by=staff, reason="x")  # noqa: E731
     assert not crossed(hide, shown(better, after=hidden))
 
