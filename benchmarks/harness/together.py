@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 
+from .ahead import prepare_task
 from .report import Report
 from .rules import Rules
 from .sandbox.isolation import demand_isolation
@@ -29,6 +30,7 @@ def judge_together(first: Source, second: Source, task: TaskSpec, rules: Rules, 
             work = StagedJudging(source, task, open_track(CPU, ours, paths), False, watcher, locked=True)
             return work.judged(isolation)
 
+    prepare_task(task, ours, paths, device=CPU)  # who prepares baselines waits for the lock that is held from here on
     with open_track(CPU, ours, paths).lock(NOBODY), ThreadPoolExecutor(2) as pool:
         one, other = pool.map(judged, range(2), (first, second))
     return one, other

@@ -1,8 +1,11 @@
 """Two sources in one sitting: their rounds alternate."""
 
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,12 +15,16 @@ from benchmarks.harness import (
     Source,
     Step,
     Verdict,
+    Watcher,
     default_rules,
     default_suites,
     find_task,
+    is_prepared,
     judge_together,
 )
+from benchmarks.harness.measuring.baselines import CpuPreparation
 from benchmarks.harness.together import _Turns
+from benchmarks.harness.tracks import CpuTrack
 
 TASK = find_task(default_suites(), "mnist_pool/forward")
 SHOWN = [item for item in TASK.configs_for("cpu") if not item.hidden]
@@ -84,3 +91,22 @@ def test_a_slower_kernel_is_slower_by_as_much(paths: Paths) -> None:
 def test_one_that_crashes_does_not_harm_the_other(paths: Paths) -> None:
     crashes, passes = together(kernel_with("__builtin_trap();"), Source(KERNEL, "cpp"), paths)
     assert (crashes.verdict, passes.verdict) == (Verdict.RUNTIME_ERROR, Verdict.PASS), passes.reason
+
+
+def test_the_machine_is_locked_only_with_baselines_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who compiles the same baselines elsewhere holds their lock and waits for that of the machine."""
+    ready, lock = [], CpuTrack.lock
+
+    @contextmanager
+    def noted(track: CpuTrack, watcher: Watcher) -> Iterator[None]:
+        ready.append(is_prepared(SMALL, track.rules, track.paths))
+        with lock(track, watcher):
+            yield
+
+    def compiles_nothing(preparation: CpuPreparation, _cache: Path, _log: Path) -> None:
+        preparation.problems = {0: "not compiled in this test"}
+
+    monkeypatch.setattr(CpuTrack, "lock", noted)
+    monkeypatch.setattr(CpuPreparation, "_compile", compiles_nothing)
+    together(Source("", "cpp"), Source("", "cpp"), Paths(tmp_path))
+    assert ready == [True]
