@@ -186,7 +186,7 @@ def _why_it_stays(team: Team) -> str:
 
 def account_ends(account: User) -> None:
     """Before an account is deleted: its teams get another owner, or go where nobody is left."""
-    for team in teams_of(account):
+    for team in sorted(teams_of(account), key=lambda team: team.pk):
         _hold(team)
         team.memberships.filter(account=account).delete()
         _settle(team)
@@ -216,8 +216,8 @@ def _settle(team: Team) -> None:
 
 
 def _hold(team: Team) -> None:
-    """In a transaction: nobody else changes the team meanwhile."""
-    Team.objects.select_for_update().filter(pk=team.pk).first()
+    """In a transaction: nobody else changes the team meanwhile, while submissions may be made for it."""
+    Team.objects.select_for_update(no_key=True).filter(pk=team.pk).first()
 
 
 def _lock(team: Team, by: User) -> None:

@@ -335,7 +335,7 @@ def _restart(contest: Contest, sitting: ContestSitting) -> None:
         held = ContestSitting.objects.filter(pk=sitting.pk, worker=sitting.worker)
         if not held.update(worker=None, restarts=sitting.restarts + 1) or sitting.restarts >= RESTARTS_MAX:
             return
-        for final in _open_finals(contest).filter(device_kind=sitting.device_kind):
+        for final in _open_finals(contest).filter(device_kind=sitting.device_kind).order_by("pk"):
             evaluation_cancel(final, "The final judging started again with another worker.")
         _hold_boards(contest)
         _queue(contest, Q(device_kind=sitting.device_kind))

@@ -203,7 +203,8 @@ def ban(account: User, *, by: User, reason: str, note: str = "") -> None:
         log_action(ActionKind.BAN, by, "an account", account=account, public_reason=reason, private_note=note)
         confirms = Q(reason=EvaluationReason.REJUDGE, priority=Priority.AGENT)  # an agent run its best
         asked = Q(reason__in=CHARGED_REASONS) | confirms
-        for evaluation in Evaluation.objects.filter(asked, submission__owner=account).exclude(state__in=FINISHED):
+        waiting = Evaluation.objects.filter(asked, submission__owner=account).exclude(state__in=FINISHED)
+        for evaluation in waiting.order_by("pk"):
             evaluation_cancel(evaluation, SUSPENDED)
         for extension in extensions():
             extension.on_account_end(account, "staff, with the account")

@@ -305,6 +305,6 @@ def batch_cancel(batch: RejudgeBatch, *, by: User) -> None:
         sources = (BatchState.RUNNING, BatchState.PAUSED)
         if not any(_close(batch, source, BatchState.CANCELLED) for source in sources):
             raise Refused("The batch has already ended.")
-        for evaluation in Evaluation.objects.queued().filter(rejudge_item__batch=batch):
+        for evaluation in Evaluation.objects.queued().filter(rejudge_item__batch=batch).order_by("pk"):
             evaluation_cancel(evaluation, "The batch that it belonged to was cancelled.")
         rejudge_logged(batch, "Cancelled.", by=by)

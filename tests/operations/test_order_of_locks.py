@@ -193,6 +193,26 @@ def test_the_owner_of_a_team_leaves_while_the_heir_loses_a_first_place(
     assert heir.notifications.filter(text__startswith="Your first place").exists()
 
 
+def test_a_submission_for_a_team_does_not_wait_for_who_changes_the_team(submit: Any, person: Any) -> None:
+    """It is made by who holds a payer, which who changes the team may want next."""
+    owner = person("owner")
+    team = teams.team_create("many", by=owner)
+    held, submitted = threading.Event(), threading.Event()
+
+    def change() -> None:
+        with transaction.atomic():
+            teams._hold(team)
+            held.set()
+            assert submitted.wait(SOON_S)
+
+    def make() -> None:
+        assert held.wait(SOON_S)
+        submit(owner=owner, team=team)
+        submitted.set()
+
+    assert not crossed(change, make)
+
+
 def test_two_people_comment_on_each_other_at_once(
     submit: Any, cpu: Any, person: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
