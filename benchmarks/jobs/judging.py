@@ -43,6 +43,7 @@ STEP_EVERY_S = {"time": 0.5}  # telling about a timing must not disturb it
 STEP_EVERY_DEFAULT_S = 0.1
 _ERROR_CHARS_MAX = 8000
 _REMEMBERED = timedelta(days=1)
+_OF_DEVICE = "on the device: "  # begins an error which may be the device's, and not the compiler's or the database's
 
 
 @shared_task(
@@ -145,10 +146,10 @@ def _work_on(holding: Holding, worker: Worker, role: WorkerRole, work: Work) -> 
     except Exception as error:  # the edge of a job: whatever broke is our fault and must end with a verdict
         logger.exception("%s failed", holding.evaluation.code)
         close_old_connections()  # one that was lost
+        is_of_device = role is WorkerRole.JUDGE and not isinstance(error, DatabaseProblem)
         says_nothing_new = not isinstance(error, ChildSurvived) and _has_failed_before(holding.evaluation)
-        _fail(holding, error)
-        is_of_database = isinstance(error, DatabaseProblem)  # the site's, which says nothing about the device
-        if role is WorkerRole.JUDGE and not (says_nothing_new or is_of_database):
+        _fail(holding, error, _OF_DEVICE if is_of_device else "")
+        if is_of_device and not says_nothing_new:
             _doubt(worker, f"The judge failed: {type(error).__name__}.")
 
 
@@ -165,15 +166,15 @@ def _has_failed_before(evaluation: Evaluation) -> bool:
 
     So once it is a reason to doubt the device, which then must pass its self-test, and no reason after that.
     """
-    of_problem = Evaluation.objects.filter(task_version=evaluation.task_version_id).exclude(error_internal="")
-    lately = of_problem.filter(queued__gte=timezone.now() - _REMEMBERED)
+    of_problem = Evaluation.objects.filter(task_version=evaluation.task_version_id)
+    lately = of_problem.filter(error_internal__startswith=_OF_DEVICE, queued__gte=timezone.now() - _REMEMBERED)
     return lately.exists() and StoredTask.objects.filter(version=evaluation.task_version_id).exists()
 
 
-def _fail(holding: Holding, error: Exception) -> None:
+def _fail(holding: Holding, error: Exception, where: str) -> None:
     what = str(error) if isinstance(error, HarnessError) else type(error).__name__
     evaluation = holding.evaluation
-    evaluation.error_internal = clean_text(f"{type(error).__name__}: {error}"[:_ERROR_CHARS_MAX])
+    evaluation.error_internal = clean_text(f"{where}{type(error).__name__}: {error}"[:_ERROR_CHARS_MAX])
     Evaluation.objects.filter(pk=evaluation.pk, claim=holding.claim).update(error_internal=evaluation.error_internal)
     moves.evaluation_requeue(evaluation, holding.claim, clean_text(f"The judge failed: {what}"[:_ERROR_CHARS_MAX]))
 

@@ -288,7 +288,7 @@ def _back_to_queue(holding: Holding, **columns: Any) -> None:
 def _finish_internal_error(holding: Holding, why: str) -> None:
     reason = f"Our side failed {ATTEMPTS_MAX} times; the submission is not at fault. Last error: {why}"
     with transaction.atomic():
-        _end(holding, State.DONE, reason, verdict=Verdict.INTERNAL_ERROR.value, error_internal=why)
+        _end(holding, State.DONE, reason, verdict=Verdict.INTERNAL_ERROR.value)
         _after_end(holding.evaluation)
 
 

@@ -2,6 +2,7 @@
 
 import threading
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 from django.db import OperationalError, connection
@@ -126,6 +127,20 @@ def test_an_imported_problem_that_fails_again_and_again_stops_a_worker_once(subm
             Worker.objects.update(state=WorkerState.ONLINE)  # it has passed its self-test
     assert {item.verdict for item in Evaluation.objects.all()} == {"INTERNAL_ERROR"}
     assert len(restarted) == 1
+
+
+def test_an_error_of_the_database_leaves_an_imported_problem_its_first_failure(
+    submit, deliver, version, restarted, monkeypatch
+):
+    spec = spec_to_json(folders.shown_spec(version))
+    StoredTask.objects.create(version=version, origin_sha256="0" * 64, spec=spec)
+    submit(text="// raises\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeJudge, "judge", Mock(side_effect=OperationalError))
+        deliver()
+    assert (row().state, row().attempt, restarted) == (State.QUEUED, 2, [])
+    deliver()
+    assert (row().verdict, len(restarted)) == ("INTERNAL_ERROR", 1)
 
 
 HOSTILE = "half \ud800 nul \0 \x1b[31m red"
