@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
+from benchmarks.states import Switch
 from kbench_site.env import (
     POSTGRES_OPTIONS,
     SOCKET_PATH_MAX_BYTES,
@@ -48,6 +49,11 @@ def test_everything_has_a_default_and_empty_is_absent():
 def test_the_documented_table_is_complete_and_has_nothing_else():
     rows = re.findall(r"^\| `([A-Z_]+)` \|", DOCS.read_text(), re.MULTILINE)
     assert rows == list(VARIABLES)
+
+
+def test_the_documented_switches_are_those_that_staff_can_turn():
+    rows = re.findall(r"^\| `([a-z-]+)` \|", DOCS.read_text(), re.MULTILINE)
+    assert sorted(rows) == sorted(Switch)
 
 
 def test_a_key_is_generated_once_and_only_its_owner_may_read_it(tmp_path):
