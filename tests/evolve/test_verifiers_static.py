@@ -1,5 +1,7 @@
 """V0: what it rejects, with which line; what it only doubts; and that it leaves correct kernels alone."""
 
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from benchmarks.harness import LANGUAGE_OF_SUFFIX, TaskSpec, default_suites, fin
 from scripts.corpus import Case, read_cases
 
 VERIFIER = StaticVerifier()
+DOCS = " ".join((Path(__file__).parents[2] / "docs" / "agents.md").read_text().split())
 TASK = find_task(default_suites(), "mnist_linear_relu/forward")
 
 KERNEL = """#include <torch/extension.h>
@@ -154,6 +157,16 @@ def honest() -> list[Case]:
 def test_nothing_that_the_rules_let_pass_is_rejected(case: Case) -> None:
     task: TaskSpec = find_task(default_suites(), case.task)
     assert VERIFIER.look(case.source().text, case.language, task).decision != "reject"
+
+
+def test_the_docs_tell_what_becomes_of_the_attacks() -> None:
+    attacks = [case for case in read_cases("cpu") if case.kind == "attack" and "PASS" not in case.expect]
+    tasks = {case.task: find_task(default_suites(), case.task) for case in attacks}
+    found = Counter(VERIFIER.look(case.source().text, case.language, tasks[case.task]).decision for case in attacks)
+    told = re.search(r"Of the (\d+) attacks that .*, it rejects (\d+), abstains on (\d+) and accepts (\d+)\.", DOCS)
+    assert told is not None
+    counts = [len(attacks), found["reject"], found["abstain"], found["accept"]]
+    assert [int(count) for count in told.groups()] == counts
 
 
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda item: item.name)

@@ -1,7 +1,7 @@
 """Imports the packages that a Python submission launches device code with, before any of its own code is there.
 
 What they ask of the machine once, programs that they start included, they ask here. Not covered: compiling the
-submission's kernels, and whether a package is installed where it is needed (`compilers/packages.py`).
+submission's kernels, and whether a package is installed where it is needed (`compilers/device_source.py`).
 """
 
 import ast
