@@ -65,7 +65,7 @@ check: install ## format, lint, types, import contracts, migrations, freshness o
 	$(BIN)/python -m scripts.docs --check
 	$(BIN)/python -m scripts.audit
 
-fix: install ## let the tools mend what they can
+fix: install ## format the code, fix lint errors, regenerate tables in docs/
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/python -m scripts.docs

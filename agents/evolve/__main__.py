@@ -66,12 +66,12 @@ def _amount(text: str) -> float:
 
 
 _CAPS = {
-    "judgings": _whole,
-    "judging_s": _amount,
-    "wall_s": _amount,
-    "usd": _amount,
-    "input_tokens": _whole,
-    "output_tokens": _whole,
+    "judgings": (_whole, "number of judgings"),
+    "judging_s": (_amount, "seconds of judging"),
+    "wall_s": (_amount, "seconds of wall-clock time"),
+    "usd": (_amount, "dollars for language models"),
+    "input_tokens": (_whole, "tokens sent to language models"),
+    "output_tokens": (_whole, "tokens written by language models"),
 }
 
 
@@ -92,25 +92,38 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m agents.evolve", description="Search for a faster kernel.")
     add = parser.add_argument
     add("task", metavar="TASK", help="OP/DIRECTION, for example mnist_linear_relu/forward")
-    add("--proposer", choices=NAMES, default="template-evo")
-    add("--verifiers", default="static,compile", help="names separated by commas, or empty")
-    add("--language", choices=[item.name for item in LANGUAGES.values() if not item.is_module], default="cpp")
+    add("--proposer", choices=NAMES, default="template-evo", help="what makes the sources (default %(default)s)")
+    add("--verifiers", default="static,compile", help="names separated by commas, or empty (default %(default)s)")
+    languages = [item.name for item in LANGUAGES.values() if not item.is_module]
+    add("--language", choices=languages, default="cpp", help="language of the kernels (default %(default)s)")
     add("--device", default=None, help="cpu or cuda:0; by default the device that runs the language")
-    add("--seed", type=int, default=1)
-    for name, kind in _CAPS.items():
-        add(f"--{name.replace('_', '-')}", type=kind, default=None, help=f"cap of {name}")
-    add("--generation-size", type=int, default=4)
-    add("--concurrency", type=int, default=4)
-    add("--islands", type=int, default=2)
+    add("--seed", type=int, default=1, help="seed of the random choices (default %(default)s)")
+    for name, (kind, text) in _CAPS.items():
+        add(f"--{name.replace('_', '-')}", type=kind, default=None, help=f"limit: {text}")
+    add("--generation-size", type=int, default=4, help="candidates in a generation (default %(default)s)")
+    add("--concurrency", type=int, default=4, help="candidates at work at a time (default %(default)s)")
+    add("--islands", type=int, default=2, help="parts of the archive that evolve separately (default %(default)s)")
     add("--plateau", type=int, default=None, help="stop after this many generations without improvement")
-    add("--curriculum", type=int, default=None, help="one configuration first, until so many generations bring no gain")
+    add(
+        "--curriculum",
+        type=int,
+        default=None,
+        help="search on one configuration first, until this many generations bring no improvement; needs the verifier "
+        "screen",
+    )
     add("--target", type=float, default=None, help="stop at this score")
-    add("--audit-fraction", type=_amount, default=0.05, help="share of the rejected candidates that is judged anyway")
+    add(
+        "--audit-fraction",
+        type=_amount,
+        default=0.05,
+        help="share of the rejected candidates that is judged anyway (default %(default)s)",
+    )
     add(
         "--confirmations",
         type=int,
         default=4,
-        help="judgings of the best candidates when the run ends, at most a fifth",
+        help="how many judgings are kept for confirming the best candidates at the end (default %(default)s; at most a "
+        "fifth of --judgings)",
     )
     add("--roofline-fraction", type=float, default=None, help="stop at this fraction of the roofline")
     add("--options", type=json.loads, default={}, help="settings of the proposer, a JSON object")

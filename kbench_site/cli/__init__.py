@@ -22,7 +22,7 @@ from .runs import run_command, runs_command
 
 @click.group()
 def main() -> None:
-    """kbench: a benchmark for kernels whose numbers can be trusted."""
+    """kbench: measures and ranks GPU and CPU kernels."""
 
 
 for command in (

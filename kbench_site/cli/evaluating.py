@@ -45,7 +45,9 @@ _COLUMNS = ("problem", "solution", "verdict", "speedup", "95 % interval", "over 
 @click.argument("solutions_dir", type=_FOLDER)
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda:0")
 @click.option("--rules", "ruleset", default="rk-2", show_default=True, help="rule set")
-@click.option("--timeout", "timeout_s", type=float, default=300.0, show_default=True, help="s to examine a problem")
+@click.option(
+    "--timeout", "timeout_s", type=float, default=300.0, show_default=True, help="seconds to examine one problem"
+)
 @click.option("--quick", is_flag=True, help="few steps and no torch.compile: an estimate")
 @click.option("--naive", is_flag=True, help="also run a usual benchmark script on each file and compare")
 @click.option("--again", is_flag=True, help="judge everything again")

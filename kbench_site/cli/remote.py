@@ -26,7 +26,7 @@ from .sources import LANGUAGES, language_of, text_of
 @device_option
 @click.option("--title", default="")
 @click.option("--visibility", type=click.Choice(["public", "unlisted", "private"]), default="public", show_default=True)
-@click.option("--team", default="", help="a team of yours that it is made for")
+@click.option("--team", default="", help="submit for this team of yours")
 @click.option("--again", is_flag=True, help="judge the source even if it was submitted before")
 @click.option("--quick", is_flag=True, help="check correctness only: takes seconds, no score, no rank")
 @click.option("--wait", is_flag=True, help="wait for the verdict")

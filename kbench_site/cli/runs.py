@@ -23,7 +23,7 @@ DULL = ("budget.reserved", "budget.settled", "archive.inserted", "archive.evicte
 @device_option
 @click.option("--language", default="", help="by default the device's default language")
 @click.option("--judgings", type=int, default=None, help="maximum; 40 if no limit is given")
-@click.option("--minutes", type=float, default=None, help="at most")
+@click.option("--minutes", type=float, default=None, help="limit of run time in minutes")
 @click.option("--usd", type=float, default=None, help="maximum dollars; only language models cost money")
 @click.option("--target", type=float, default=None, help="stop at this speedup")
 @click.option("--seed", type=int, default=None, help="the same seed gives the same random choices")
