@@ -4,6 +4,7 @@ The profiler is a stand-in, as there is no GPU; sandbox, descriptors and the sub
 """
 
 import os
+import platform
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,26 @@ def test_a_module_does_not_reach_the_report_that_is_written_about_it(look) -> No
     if enter_domain_in_a_child():
         assert "reached /proc" not in log
         assert "reached the memory" not in log
+
+
+# Triton writes what it has compiled into a folder of the process and moves it
+MOVES = """
+import os
+os.makedirs("/tmp/mine/part")
+open("/tmp/mine/part/kernel", "w").close()
+os.replace("/tmp/mine/part/kernel", "/tmp/mine/kernel")
+print("kernel is kept", flush=True)
+"""
+
+
+def test_who_is_watched_may_move_files_between_folders(look) -> None:
+    _, log = look(MOVES)
+    if _linux() >= (6, 7) or not enter_domain_in_a_child():
+        assert "kernel is kept" in log
+
+
+def _linux() -> tuple[int, ...]:
+    return tuple(int(part) for part in platform.release().split(".")[:2])
 
 
 def test_a_tool_that_is_ended_has_seen_nothing(look) -> None:
