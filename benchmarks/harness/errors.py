@@ -8,6 +8,7 @@
     ├── SupervisorError       our own machinery failed; the evaluation ends as INTERNAL_ERROR and is retried
     │   ├── RefereeError      the trusted referee or baseline process died or answered nonsense
     │   │   └── LacksMemory   there was too little memory on the GPU for it
+    │   ├── ProcessorsBusy    others kept a process of ours from the processors: the verdict is NOISY
     │   ├── NotAwake          a process that knows no submission yet did not start or has no context on the GPU
     │   ├── NotStanding       a session that stays cannot serve this submission; one of its own can
     │   ├── NotStopped        a process does not stop though it was told to; a submission's is its own fault
@@ -57,6 +58,13 @@ class RefereeError(SupervisorError):
 
 class LacksMemory(RefereeError):
     """There was too little memory on the GPU for a trusted process."""
+
+
+class ProcessorsBusy(SupervisorError):
+    """Others kept a process of ours from the processors for so long that its limit says nothing of it."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the processors of the machine are too busy: {what}")
 
 
 class NotAwake(SupervisorError):

@@ -16,7 +16,16 @@ from typing import Any, TypeVar
 from .compilers import builds
 from .compilers.builds import Build
 from .compilers.static_checks import check_source
-from .errors import AuditBroken, Cancelled, ChildSurvived, LacksMemory, NotAwake, SupervisorError, UsageError
+from .errors import (
+    AuditBroken,
+    Cancelled,
+    ChildSurvived,
+    LacksMemory,
+    NotAwake,
+    ProcessorsBusy,
+    SupervisorError,
+    UsageError,
+)
 from .gpu.standing import GpuSessionKeeper
 from .hosts.machine import Peaks, pinned_to
 from .hosts.processors import processor
@@ -160,6 +169,8 @@ class StagedJudging:
             if isinstance(fault, Stuck):
                 self.flags.append(Flag(DEVICE_STUCK, fault.reason))
             return self.report(fault.verdict, fault.reason, isolation.name, configs=self.results)
+        except ProcessorsBusy as busy:
+            return self.report(Verdict.NOISY, busy.reason, isolation.name, configs=self.results)
 
     def run(self) -> tuple[Score, str, tuple[ConfigReport, ...]]:
         self._stage("static", self._check)
@@ -184,7 +195,7 @@ class StagedJudging:
         try:
             with scratch_folder("judge-", self.paths.scratch) as scratch:
                 return self._run_session(build, prepared, scratch)
-        except NotAwake as error:  # no process has seen the submission yet
+        except (NotAwake, ProcessorsBusy) as error:  # no process has seen the submission yet, or it does not matter
             self.track.excuse(error)
             raise
         except (SupervisorError, Fault) as error:

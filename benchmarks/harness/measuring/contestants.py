@@ -72,6 +72,10 @@ class CallResult:
         return self.wall_us if self.event_us is None else self.event_us
 
 
+class Starved(TimeoutError):
+    """A limit is over, but others had the processors for so long that it says nothing of who waited for them."""
+
+
 class WholeLimit:
     """The limit of all that a child says until something is done: each message that is no answer uses it up.
 
@@ -166,7 +170,10 @@ class Actor:
         raise TimeoutError(f"{timeout_s:g} s have passed")
 
     def messages_within(self, limit: WholeLimit, look: Callable[[], None] = lambda: None) -> Iterator[dict[str, Any]]:
-        """The same within a limit that is fair to who waits for a processor. `look` is called in between."""
+        """The same within a limit that is fair to who waits for a processor. `look` is called in between.
+
+        Raises Starved, a TimeoutError, if not even that was enough.
+        """
         while not limit.is_over():
             look()
             try:
@@ -174,7 +181,7 @@ class Actor:
             except TimeoutError:
                 continue
             yield message
-        raise TimeoutError(f"{limit.limit_s:g} s have passed")
+        raise (Starved if limit.is_starved else TimeoutError)(f"{limit.limit_s:g} s have passed")
 
     def kill(self) -> None:
         if self._child is not None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
-from ..errors import NotStopped, RefereeError, SupervisorError
+from ..errors import NotStopped, ProcessorsBusy, RefereeError, SupervisorError
 from ..hosts.machine import Cores
 from ..protocol import Link, ProtocolError, Status, make_links
 from ..report import Verdict
@@ -28,7 +28,7 @@ from ..sandbox.seccomp import builder_program, candidate_program, supported
 from ..tasks.spec import VALUES, Config, TaskSpec
 from . import baselines, used_up
 from .baselines import PreparedBaseline
-from .contestants import Actor, CallResult, Contestant, WholeLimit
+from .contestants import Actor, CallResult, Contestant, Starved, WholeLimit
 from .faults import Fault, end_of, first_line, load_fault, may_lack_gpu_memory, slow_load
 from .last_words import failed, not_awake
 from .memory import SharedMemory, describe, lay_out
@@ -222,11 +222,14 @@ class Session(ABC, Generic[ActorT]):
 
         If one is gone, raises NotAwake, as no process has seen anything of the submission yet. But if one of it
         `has_run`, it may have taken the machine's memory: raises Fault, NOISY, which doubts no device.
-        If a process of ours is gone, raises RefereeError, which is nobody's fault while the judge `is_alone`.
+        If a process of ours is gone, raises RefereeError, which is nobody's fault while the judge `is_alone`. If others
+        had the processors for too long, raises ProcessorsBusy.
         """
         for candidate in candidates:
             try:
                 self._heard(candidate, "ready", self.setting.rules.limits.setup_s)
+            except Starved as error:
+                raise ProcessorsBusy("a process for the submission did not start in time") from error
             except (TimeoutError, ProtocolError) as error:
                 if has_run:
                     reason = first_line(failed("a process for the submission did not start", candidate.child).reason)
@@ -265,6 +268,8 @@ class Session(ABC, Generic[ActorT]):
     def _await_baseline(self, baseline: ActorT, word: str = "serving") -> dict[str, Any]:
         try:
             return self._heard(baseline, word, REFEREE_TIMEOUT_S)
+        except Starved as error:
+            raise ProcessorsBusy("a baseline did not start in time") from error
         except (TimeoutError, ProtocolError) as error:
             raise failed("the baseline did not start", baseline.child) from error
 
