@@ -295,7 +295,8 @@ class StagedJudging:
         self._exit_code_of_stage = build.exit_code
         self.environment |= {"build_seconds": round(build.seconds, 3), "build_cached": build.cached}
         if build.exit_code is None:
-            raise Fault(Verdict.TIMEOUT, f"compiling took more than {self.rules.compile.timeout_s:g} s")
+            reason = f"compiling took more than {self.rules.compile.timeout_s:g} s"
+            raise ProcessorsBusy(reason) if build.is_starved else Fault(Verdict.TIMEOUT, reason)
         if build.by_machine:
             raise Fault(Verdict.INTERNAL_ERROR, "the machine kept the compiler from its work, also the second time")
         if build.binary is None:

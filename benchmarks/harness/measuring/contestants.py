@@ -98,10 +98,19 @@ class WholeLimit:
         """Once it is over: whether others had the processors, so that the child is not to blame."""
         return self._deadline.is_starved
 
+    def look(self) -> None:
+        """To be called again and again, so that `excused_s` is known."""
+        self._deadline.look()
+
     @property
-    def over_s(self) -> float:
-        """For how long the child has had more time than the limit."""
-        return max(0.0, -self._deadline.left_s)
+    def excused_s(self) -> float:
+        """The time that others took from the child, as far as patience goes."""
+        return self._deadline.took_s - self._deadline.charged_s
+
+    @property
+    def not_excused_s(self) -> float:
+        """What others took beyond that."""
+        return self._deadline.charged_s - self._deadline.own_s
 
     @property
     def look_s(self) -> float:
