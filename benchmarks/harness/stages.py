@@ -22,6 +22,7 @@ from .errors import (
     ChildSurvived,
     LacksMemory,
     NotAwake,
+    Overloaded,
     ProcessorsBusy,
     SupervisorError,
     UsageError,
@@ -169,8 +170,8 @@ class StagedJudging:
             if isinstance(fault, Stuck):
                 self.flags.append(Flag(DEVICE_STUCK, fault.reason))
             return self.report(fault.verdict, fault.reason, isolation.name, configs=self.results)
-        except ProcessorsBusy as busy:
-            return self.report(Verdict.NOISY, busy.reason, isolation.name, configs=self.results)
+        except Overloaded as overloaded:
+            return self.report(Verdict.NOISY, overloaded.reason, isolation.name, configs=self.results)
 
     def run(self) -> tuple[Score, str, tuple[ConfigReport, ...]]:
         self._stage("static", self._check)
@@ -195,12 +196,10 @@ class StagedJudging:
         try:
             with scratch_folder("judge-", self.paths.scratch) as scratch:
                 return self._run_session(build, prepared, scratch)
-        except (NotAwake, ProcessorsBusy) as error:  # no process has seen the submission yet, or it does not matter
-            self.track.excuse(error)
-            raise
         except (SupervisorError, Fault) as error:
             self.track.excuse(error)
-            if isinstance(error, SupervisorError) and self._session is not None and not self._session.is_alone:
+            is_no_fault = isinstance(error, Fault | NotAwake | Overloaded)  # of a process that met the submission
+            if not is_no_fault and self._session is not None and not self._session.is_alone:
                 self._blame(build, prepared, error)
             raise
         finally:

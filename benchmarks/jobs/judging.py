@@ -22,7 +22,7 @@ from ..harness import (
     ChildSurvived,
     Flag,
     HarnessError,
-    ProcessorsBusy,
+    Overloaded,
     Report,
     Step,
     Watcher,
@@ -198,7 +198,7 @@ def _compile(sitting: Sitting) -> None:
 def _prepare(sitting: Sitting) -> None:
     """The baselines too are compiled ahead, so that a device need not wait for them; a quick check has none.
 
-    Where the processors are too busy for that, the judging does it, and says so if they still are.
+    Where the machine is too busy for that, the judging does it, and says so if it still is.
     """
     evaluation = sitting.holding.evaluation
     if evaluation.is_quick or (_is_judged_before_baselines(evaluation) and _a_judge_is_ready(evaluation.device_kind)):
@@ -206,7 +206,7 @@ def _prepare(sitting: Sitting) -> None:
     given = _assignment(evaluation)
     try:
         site_judge().prepare(given.task, given.rules, device=given.device, watcher=sitting.watcher)
-    except ProcessorsBusy as error:
+    except Overloaded as error:
         logger.info("%s: %s", evaluation.code, error)
     _raise_if_stopped(sitting)
 

@@ -42,7 +42,7 @@ class Starting(Actor):
         self._says = list(says)
         self._order, self._name = order, name
         how = {"work": lambda: TreeWork(0.0, is_ready=False), "log_tail": lambda _: "bwrap: Can't find source path"}
-        self._child = cast(Any, SimpleNamespace(**how, wait=lambda _: 1))
+        self._child = cast(Any, SimpleNamespace(**how, wait=lambda _: 1, is_lost=lambda: False))
         self._link = cast(Any, SimpleNamespace(send=self._told))
 
     def _told(self, **message: Any) -> None:
@@ -60,7 +60,10 @@ class Starting(Actor):
 
 def opening(kind: type[Any]) -> Any:
     """A session whose own processes run while those for the submission wait for leave to load it."""
-    own, how = object.__new__(kind), {"log_tail": lambda _: "", "wait": lambda _: 1, "exit_code": lambda: None}
+    own, how = (
+        object.__new__(kind),
+        {"log_tail": lambda _: "", "wait": lambda _: 1, "exit_code": lambda: None, "is_lost": lambda: False},
+    )
     referee, baseline, executor = (SimpleNamespace(child=SimpleNamespace(**how)) for _ in range(3))
     own.setting = SimpleNamespace(rules=default_rules(), order=lambda: None)
     own._referee, own._casts = referee, [(baseline, None)]

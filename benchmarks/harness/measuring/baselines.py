@@ -135,7 +135,7 @@ class Preparation(ABC):
     def compiled(self, paths: Paths) -> PreparedBaseline:
         """The compiled baselines of the task on this machine; compiles them if there are none.
 
-        Raises RefereeError, and ProcessorsBusy, after which nothing is kept.
+        Raises RefereeError, and Overloaded, after which nothing is kept.
         """
         folder = self._folder(paths)
         if not self.is_ready(paths):

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from ..errors import LacksMemory, ProcessorsBusy, RefereeError
+from ..errors import LacksMemory, ProcessLost, ProcessorsBusy, RefereeError
 from ..protocol import Status
 from ..report import Verdict
 from ..sandbox.isolation import Child
@@ -114,7 +114,7 @@ def too_slow(limit: WholeLimit, reason: str) -> Fault:
 
 
 def lost_to_the_machine(what: str) -> Fault:
-    return Fault(Verdict.NOISY, f"the machine had too little memory for all that ran on it, and ended {what}")
+    return Fault(Verdict.NOISY, ProcessLost(what).reason)
 
 
 def load_fault(message: Mapping[str, Any]) -> Fault:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
-from ..errors import NotStopped, ProcessorsBusy, RefereeError, SupervisorError
+from ..errors import NotStopped, ProcessorsBusy, SupervisorError
 from ..hosts.machine import Cores
 from ..protocol import Link, ProtocolError, Status, make_links
 from ..report import Verdict
@@ -222,14 +222,12 @@ class Session(ABC, Generic[ActorT]):
 
         If one is gone, raises NotAwake, as no process has seen anything of the submission yet. But if one of it
         `has_run`, it may have taken the machine's memory: raises Fault, NOISY, which doubts no device.
-        If a process of ours is gone, raises RefereeError, which is nobody's fault while the judge `is_alone`. If others
-        had the processors for too long, raises ProcessorsBusy.
+        If a process of ours is gone, raises RefereeError, which is nobody's fault while the judge `is_alone`. If the
+        machine has ended one, or others had the processors for too long, raises Overloaded.
         """
         for candidate in candidates:
             try:
                 self._heard(candidate, "ready", self.setting.rules.limits.setup_s)
-            except Starved as error:
-                raise ProcessorsBusy("a process for the submission did not start in time") from error
             except (TimeoutError, ProtocolError) as error:
                 if has_run:
                     reason = first_line(failed("a process for the submission did not start", candidate.child).reason)
@@ -416,7 +414,7 @@ class CpuSession(Session[Contestant]):
 
 
 class RefereeProcess:
-    """The supervisor's connection to a referee process. Every failure there is a RefereeError, our fault."""
+    """The supervisor's connection to a referee process. Every failure there is our fault, most often a RefereeError."""
 
     def __init__(
         self,
@@ -452,7 +450,7 @@ class RefereeProcess:
         except (TimeoutError, ProtocolError) as error:
             raise self.failed(error) from error
 
-    def failed(self, error: Exception) -> RefereeError:
+    def failed(self, error: Exception) -> SupervisorError:
         return failed(f"the referee failed: {error}", self.child)
 
     def exit_code(self) -> int | None:
