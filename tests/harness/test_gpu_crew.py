@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from benchmarks.harness import default_rules
-from benchmarks.harness.errors import ChildSurvived, NotAwake, ProcessLost, SupervisorError
+from benchmarks.harness.errors import ChildSurvived, IsolationError, NotAwake, ProcessLost, SupervisorError
 from benchmarks.harness.gpu import crew as crews
 from benchmarks.harness.gpu.crew import Crew, CrewSpec, Standby, on_gpu
 from benchmarks.harness.gpu.discovery import Gpu
@@ -469,6 +469,12 @@ def test_a_next_crew_that_cannot_be_started_costs_this_judging_nothing(
     standby = Standby()
     standby.wanted = True
     stage.stillborn = "candidate1"
+    standby.refill(order)
+
+    def isolated(_: CrewSpec) -> Crew:
+        raise IsolationError("no control group can be made")
+
+    monkeypatch.setattr(crews, "Crew", isolated)
     standby.refill(order)
     monkeypatch.setattr(crews, "Crew", lambda _: os.mkdir("/nowhere/crew"))
     standby.refill(order)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..compilers.nvcc import cuda_folder
-from ..errors import ChildSurvived, NotAwake, Overloaded, SupervisorError
+from ..errors import ChildSurvived, HarnessError, NotAwake, Overloaded, SupervisorError
 from ..measuring.baselines import baseline_room
 from ..measuring.contestants import Actor
 from ..measuring.faults import Stuck
@@ -466,7 +466,7 @@ class Standby:
                 self._crew = Crew(order)
             except ChildSurvived:
                 raise
-            except (OSError, SupervisorError):
+            except (OSError, HarnessError):
                 self._crew = None
 
     def wake(self) -> None:
