@@ -19,9 +19,10 @@ from benchmarks.harness.compilers import builds, python_module
 from benchmarks.harness.compilers.python_module import PythonModule
 from benchmarks.harness.compilers.toolchain import Compilation, Workshop
 from benchmarks.harness.errors import Overloaded, ProcessLost
+from benchmarks.harness.measuring.baselines import baseline_room
 from benchmarks.harness.measuring.calls import Judging
 from benchmarks.harness.measuring.contestants import CallResult
-from benchmarks.harness.measuring.faults import call_fault
+from benchmarks.harness.measuring.faults import call_fault, death
 from benchmarks.harness.measuring.last_words import failed, not_awake
 from benchmarks.harness.measuring.session import CpuSession
 from benchmarks.harness.protocol import ProtocolError
@@ -91,6 +92,21 @@ def test_a_call_that_the_machine_ended_is_nobodys_fault(verdict: Verdict, *, los
     fault = call_fault(CallResult(None, exit_code=-signal.SIGKILL, lost=lost))
     assert fault is not None
     assert fault.verdict is verdict
+
+
+def test_who_uses_up_its_processor_time_is_told_so(tmp_path: Path) -> None:
+    """And not that the system has killed it, as it does for want of memory."""
+    spins = spawn([sys.executable, "-I", "-S", "-c", "while True: pass"], Room(cpu_s=1), tmp_path / "log")
+    try:
+        code = spins.wait(120)
+    finally:
+        spins.kill()
+    assert "used more processor time than the rules allow" in death("in a call", code).reason
+
+
+def test_processes_of_ours_may_use_all_processors_for_ten_minutes(paths: Paths) -> None:
+    room = baseline_room(TASK.folder / "reference.py", paths.scratch, default_rules())
+    assert room.cpu_s == 600 * len(os.sched_getaffinity(0))
 
 
 @pytest.mark.parametrize("lost", [True, False])

@@ -140,8 +140,9 @@ def _compile(source: Source, shop: Workshop, toolchain: Toolchain) -> Build:
     seconds = time.monotonic() - started
     made = shop.folder / toolchain.binary
     if outcome.exit_code != 0:
-        told = {"by_machine": outcome.by_machine and is_of_the_machine(outcome), "is_starved": outcome.is_starved}
-        return Build(None, outcome.log, seconds, False, outcome.exit_code, outcome.problem, **told)
+        failed = Build(None, outcome.log, seconds, False, outcome.exit_code, outcome.problem)
+        by_machine = outcome.by_machine and is_of_the_machine(outcome)
+        return replace(failed, by_machine=by_machine, is_starved=outcome.is_starved)
     if _size_bytes(made) > shop.rules.compile.binary_max_bytes:
         return Build(None, outcome.log, seconds, cached=False, exit_code=1, problem=TOO_LARGE)
     return Build(made, outcome.log, seconds, False, 0, resources=outcome.resources)

@@ -365,6 +365,7 @@ class CpuSession(Session[Contestant]):
             # by default its threads spin for milliseconds after each comparison, on the core of the next contestant
             environment={"OMP_WAIT_POLICY": "PASSIVE"},
             memory_bytes=4 * setting.rules.limits.memory_bytes,
+            cpu_s=baselines.trusted_cpu_s(),
         )
         referee = RefereeProcess("referee", room, setting.scratch / "referee.log", fds=(inputs_fd, *memory))
         self._stack.callback(referee.kill)
