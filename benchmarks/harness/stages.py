@@ -208,7 +208,7 @@ class StagedJudging:
     def _lock(self, wanted: MachineLock) -> MachineLock:
         return (lambda _: nullcontext()) if self.locked else wanted
 
-    def _blame(self, build: Build, prepared: PreparedBaseline, error: SupervisorError) -> None:
+    def _blame(self, build: Build, prepared: PreparedBaseline, error: Exception) -> None:
         """Repeats the judging without the submission. Raises Fault if that works: the submission caused `error`.
 
         If it fails too, `error` stays ours; only NOISY is passed on. So is what the machine did to one of ours.
