@@ -188,6 +188,26 @@ def test_programs_of_one_build_that_others_keep_waiting_have_what_patience_gives
     assert [(item.exit_code, item.is_starved) for item in made] == ends
 
 
+@pytest.mark.parametrize(
+    ("last", "by_machine"), [("ended: it had more than 20000 mappings of memory\n", False), ("", True)]
+)
+def test_what_we_end_ourselves_is_no_fault_of_the_machine(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, last: str, *, by_machine: bool
+) -> None:
+    class Ended(Crowded):
+        def exit_code(self) -> int | None:
+            return 137
+
+        def log_tail(self, _: int) -> str:
+            return f"a note\n{last}"
+
+    with builds.workshop(RULES, paths) as shop:
+        shop.give({"a": ""})
+        monkeypatch.setattr(toolchain, "spawn", lambda *_, **__: Ended([0.0], 1.0))
+        made = toolchain.told_by_gxx(shop.run(["x"], Room()))
+    assert (made.by_machine, "mappings" in made.problem) == (by_machine, not by_machine)
+
+
 @pytest.mark.parametrize(("is_starved", "verdict"), [(True, Verdict.NOISY), (False, Verdict.TIMEOUT)])
 def test_a_build_that_others_kept_from_the_processors_is_nobodys_fault(
     paths: Paths, monkeypatch: pytest.MonkeyPatch, verdict: Verdict, *, is_starved: bool

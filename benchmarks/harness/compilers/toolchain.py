@@ -61,6 +61,7 @@ _WORDS_OF_THE_MACHINE = re.compile(
     r"|Resource temporarily unavailable|No space left on device|vfork: Cannot allocate memory"
 )
 _FULL = "No space left on device"
+_ENDED_BY_US = re.compile(r"\nended: (it had more than \d+ [a-z ]+)\n\Z")  # as `crowd.py` writes it
 _DRAWN = re.compile(r"(?<=/precompiled/)[0-9a-f]{32}|(?<=/cc)\w{6}(?=\.[os]\b)")  # names of a folder, and g++'s own
 _POLL_S = 0.1
 
@@ -157,6 +158,8 @@ class Workshop:
             return Compilation(1, log, problem="the text was changed while it was compiled")
         if child.has_overrun:
             return Compilation(1, log, problem=f"it took more than {(room.all_memory_bytes or 0) >> 20} MiB of memory")
+        if code != 0 and (ended := _ENDED_BY_US.search(log)):
+            return Compilation(code, log, problem=ended[1])
         is_starved = code is None and (deadline.is_starved or self.taken.is_starved(2 * timeout_s))
         return Compilation(code, log, by_machine=child.met_shortage, is_starved=is_starved)
 
