@@ -42,7 +42,7 @@ def prepare_task(
 ) -> None:
     """Compiles the baselines of `task` ahead of `judge`, where that takes no device from a judging: on a CPU.
 
-    Its steps are reported as progress of compiling.
+    Its steps are reported as progress of compiling. Raises Overloaded, which tells nothing of task or device.
     """
     track = open_track(device, rules, paths)
     if track.device.device_class != "cpu":

@@ -8,6 +8,9 @@
     ├── SupervisorError       our own machinery failed; the evaluation ends as INTERNAL_ERROR and is retried
     │   ├── RefereeError      the trusted referee or baseline process died or answered nonsense
     │   │   └── LacksMemory   there was too little memory on the GPU for it
+    │   ├── Overloaded        the machine had too little for all that ran on it: the verdict is NOISY
+    │   │   ├── ProcessorsBusy    others kept a process of ours from the processors
+    │   │   └── ProcessLost       the machine, out of memory, ended a process of ours
     │   ├── NotAwake          a process that knows no submission yet did not start or has no context on the GPU
     │   ├── NotStanding       a session that stays cannot serve this submission; one of its own can
     │   ├── NotStopped        a process does not stop though it was told to; a submission's is its own fault
@@ -57,6 +60,24 @@ class RefereeError(SupervisorError):
 
 class LacksMemory(RefereeError):
     """There was too little memory on the GPU for a trusted process."""
+
+
+class Overloaded(SupervisorError):
+    """The machine had too little for all that ran on it, which is nobody's fault and says nothing of the device."""
+
+
+class ProcessLost(Overloaded):
+    """The machine ended a process for want of memory."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the machine had too little memory for all that ran on it, and ended {what}")
+
+
+class ProcessorsBusy(Overloaded):
+    """Others kept a process of ours from the processors for so long that its limit says nothing of it."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the processors of the machine are too busy: {what}")
 
 
 class NotAwake(SupervisorError):

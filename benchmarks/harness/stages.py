@@ -16,7 +16,17 @@ from typing import Any, TypeVar
 from .compilers import builds
 from .compilers.builds import Build
 from .compilers.static_checks import check_source
-from .errors import AuditBroken, Cancelled, ChildSurvived, LacksMemory, NotAwake, SupervisorError, UsageError
+from .errors import (
+    AuditBroken,
+    Cancelled,
+    ChildSurvived,
+    LacksMemory,
+    NotAwake,
+    Overloaded,
+    ProcessorsBusy,
+    SupervisorError,
+    UsageError,
+)
 from .gpu.standing import GpuSessionKeeper
 from .hosts.machine import Peaks, pinned_to
 from .hosts.processors import processor
@@ -160,6 +170,8 @@ class StagedJudging:
             if isinstance(fault, Stuck):
                 self.flags.append(Flag(DEVICE_STUCK, fault.reason))
             return self.report(fault.verdict, fault.reason, isolation.name, configs=self.results)
+        except Overloaded as overloaded:
+            return self.report(Verdict.NOISY, overloaded.reason, isolation.name, configs=self.results)
 
     def run(self) -> tuple[Score, str, tuple[ConfigReport, ...]]:
         self._stage("static", self._check)
@@ -184,12 +196,10 @@ class StagedJudging:
         try:
             with scratch_folder("judge-", self.paths.scratch) as scratch:
                 return self._run_session(build, prepared, scratch)
-        except NotAwake as error:  # no process has seen the submission yet
-            self.track.excuse(error)
-            raise
         except (SupervisorError, Fault) as error:
             self.track.excuse(error)
-            if isinstance(error, SupervisorError) and self._session is not None and not self._session.is_alone:
+            is_no_fault = isinstance(error, Fault | NotAwake | Overloaded)  # of a process that met the submission
+            if not is_no_fault and self._session is not None and not self._session.is_alone:
                 self._blame(build, prepared, error)
             raise
         finally:
@@ -198,7 +208,7 @@ class StagedJudging:
     def _lock(self, wanted: MachineLock) -> MachineLock:
         return (lambda _: nullcontext()) if self.locked else wanted
 
-    def _blame(self, build: Build, prepared: PreparedBaseline, error: SupervisorError) -> None:
+    def _blame(self, build: Build, prepared: PreparedBaseline, error: Exception) -> None:
         """Repeats the judging without the submission. Raises Fault if that works: the submission caused `error`.
 
         If it fails too, `error` stays ours; only NOISY is passed on. So is what the machine did to one of ours.
@@ -284,7 +294,8 @@ class StagedJudging:
         self._exit_code_of_stage = build.exit_code
         self.environment |= {"build_seconds": round(build.seconds, 3), "build_cached": build.cached}
         if build.exit_code is None:
-            raise Fault(Verdict.TIMEOUT, f"compiling took more than {self.rules.compile.timeout_s:g} s")
+            reason = f"compiling took more than {self.rules.compile.timeout_s:g} s"
+            raise ProcessorsBusy(reason) if build.is_starved else Fault(Verdict.TIMEOUT, reason)
         if build.by_machine:
             raise Fault(Verdict.INTERNAL_ERROR, "the machine kept the compiler from its work, also the second time")
         if build.binary is None:

@@ -22,6 +22,7 @@ from ..harness import (
     ChildSurvived,
     Flag,
     HarnessError,
+    Overloaded,
     Report,
     Step,
     Watcher,
@@ -195,12 +196,18 @@ def _compile(sitting: Sitting) -> None:
 
 
 def _prepare(sitting: Sitting) -> None:
-    """The baselines too are compiled ahead, so that a device need not wait for them; a quick check has none."""
+    """The baselines too are compiled ahead, so that a device need not wait for them; a quick check has none.
+
+    Where the machine is too busy for that, the judging does it, and says so if it still is.
+    """
     evaluation = sitting.holding.evaluation
     if evaluation.is_quick or (_is_judged_before_baselines(evaluation) and _a_judge_is_ready(evaluation.device_kind)):
         return
     given = _assignment(evaluation)
-    site_judge().prepare(given.task, given.rules, device=given.device, watcher=sitting.watcher)
+    try:
+        site_judge().prepare(given.task, given.rules, device=given.device, watcher=sitting.watcher)
+    except Overloaded as error:
+        logger.info("%s: %s", evaluation.code, error)
     _raise_if_stopped(sitting)
 
 

@@ -9,7 +9,7 @@ from django.db import OperationalError, connection
 
 from benchmarks import jobs, quotas, transactions
 from benchmarks.catalogue import folders
-from benchmarks.harness import Step, SupervisorError, spec_to_json
+from benchmarks.harness import ProcessorsBusy, Step, SupervisorError, spec_to_json
 from benchmarks.jobs import judging
 from benchmarks.judgings import moves, queue
 from benchmarks.judgings.moves import Holding
@@ -232,6 +232,17 @@ def test_the_baselines_of_a_task_are_prepared_before_a_device_is_taken(submit, w
     submit(quick=quick)
     jobs.compile_next.apply(args=["cpu-avx2"]).get()
     assert (len(tasks), row().state, row().built is not None) == (prepared, State.QUEUED, True)
+
+
+def test_baselines_that_find_no_processor_are_left_to_the_judging(submit, deliver, monkeypatch):
+    def busy(self, task, rules, **_):
+        raise ProcessorsBusy("others have them")
+
+    monkeypatch.setattr(FakeJudge, "prepare", busy)
+    submit()
+    deliver()
+    assert (row().verdict, row().attempt, row().error_internal) == ("PASS", 1, "")
+    assert not Worker.objects.filter(state=WorkerState.QUARANTINED).exists()
 
 
 def test_a_heartbeat_keeps_a_long_judging_from_the_reaper(submit, worker, settings):

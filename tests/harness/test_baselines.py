@@ -19,7 +19,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from benchmarks.harness import default_rules, default_suites, find_task
+from benchmarks.harness import ProcessorsBusy, Source, Verdict, default_rules, default_suites, find_task, judge
 from benchmarks.harness.child.gpu import baseline
 from benchmarks.harness.child.gpu.cuda_accelerator import CudaAccelerator
 from benchmarks.harness.child.gpu.host_accelerator import HostAccelerator
@@ -36,6 +36,7 @@ from benchmarks.harness.measuring.contestants import Actor
 from benchmarks.harness.sandbox import deadlines
 from benchmarks.harness.sandbox.crowd import TreeWork, end_tree, work_of
 from benchmarks.harness.source import NOBODY, Paths, Watcher
+from benchmarks.harness.stages import StagedJudging
 
 LIMIT_S = 100.0
 
@@ -108,6 +109,59 @@ def test_the_work_of_all_below_a_process_counts() -> None:
         busy.wait()
         idle.wait()
     assert work_of(idle.pid) == TreeWork(0.0, is_ready=False, counts_all=False)
+
+
+class HeldUp(Actor):
+    """A child that says something and is then kept from the processors for ever."""
+
+    def __init__(self, *says: dict[str, Any]) -> None:
+        self.now_s, self._says = 0.0, list(says)
+        self._child = cast(Any, SimpleNamespace(work=lambda: TreeWork(0.0, is_ready=True)))
+
+    def receive(self, timeout_s: float) -> dict[str, Any]:
+        if self._says:
+            return self._says.pop(0)
+        self.now_s += timeout_s
+        raise TimeoutError
+
+    def kill(self) -> None:
+        pass
+
+
+FIRST_IS_COMPILED: list[dict[str, Any]] = [{"compiling": 0}, {"compiled": 0, "problem": None}]
+
+
+@pytest.mark.parametrize("says", [FIRST_IS_COMPILED[:1], FIRST_IS_COMPILED], ids=["while it compiles", "in between"])
+def test_a_baseline_that_others_keep_from_the_processors_is_not_kept_as_missing(
+    own_paths: Paths, monkeypatch: pytest.MonkeyPatch, says: list[dict[str, Any]]
+) -> None:
+    """Every later score would be against eager alone. And it tells nothing of the device."""
+    child, task = HeldUp(*says), find_task(default_suites(), "mnist_linear_relu/forward")
+    monkeypatch.setattr(deadlines.time, "monotonic", lambda: child.now_s)
+    monkeypatch.setattr(CpuPreparation, "start", lambda *_, **__: child)
+    monkeypatch.setattr(CpuPreparation, "begin", lambda _, __, cache: cache.mkdir())
+    how = {"rules": default_rules(), "watcher": NOBODY, "cores": Cores((0,), (1,))}
+    preparation = CpuPreparation(task=task, configs=task.configs_for("cpu")[:2], **how)  # type: ignore[arg-type]
+    with pytest.raises(ProcessorsBusy, match="the processors of the machine are too busy"):
+        preparation.compiled(own_paths)
+    assert not preparation.is_ready(own_paths)
+    assert not list(own_paths.baselines.glob("*/ready.json"))
+
+
+def test_a_judging_whose_own_processes_get_no_processor_is_noisy(
+    own_paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(_: StagedJudging) -> None:
+        raise ProcessorsBusy("the baselines of the task could not be prepared in time")
+
+    monkeypatch.setattr(StagedJudging, "_made", busy)
+    task = find_task(default_suites(), "mnist_linear_relu/forward")
+    text = (task.folder / "kernels" / "forward_cpu.cpp").read_text()
+    report = judge(Source(text, "cpp"), task, default_rules(), own_paths)
+    assert (report.verdict, report.reason.partition(":")[0]) == (
+        Verdict.NOISY,
+        "the processors of the machine are too busy",
+    )
 
 
 STAND_IN = Gpu("host:0", "Stand-in", "host-0", "none", 8 << 30, "sm_90", (), accelerator="host")

@@ -17,7 +17,7 @@ import pytest
 from benchmarks.harness import Paths, Source, Verdict, default_rules, default_suites, find_task, judge
 from benchmarks.harness.child import candidate as on_processor
 from benchmarks.harness.compilers import builds
-from benchmarks.harness.errors import NotAwake, RefereeError
+from benchmarks.harness.errors import NotAwake, ProcessorsBusy, RefereeError
 from benchmarks.harness.gpu import session as of_gpus
 from benchmarks.harness.gpu.session import GpuSession
 from benchmarks.harness.measuring.baselines import CpuPreparation
@@ -25,6 +25,7 @@ from benchmarks.harness.measuring.contestants import Actor
 from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.measuring.session import CpuSession
 from benchmarks.harness.protocol import ProtocolError
+from benchmarks.harness.sandbox import deadlines
 from benchmarks.harness.sandbox.crowd import TreeWork
 from benchmarks.harness.source import Step, Watcher
 from benchmarks.harness.tracks import CpuTrack
@@ -41,7 +42,7 @@ class Starting(Actor):
         self._says = list(says)
         self._order, self._name = order, name
         how = {"work": lambda: TreeWork(0.0, is_ready=False), "log_tail": lambda _: "bwrap: Can't find source path"}
-        self._child = cast(Any, SimpleNamespace(**how, wait=lambda _: 1))
+        self._child = cast(Any, SimpleNamespace(**how, wait=lambda _: 1, is_lost=lambda: False))
         self._link = cast(Any, SimpleNamespace(send=self._told))
 
     def _told(self, **message: Any) -> None:
@@ -59,7 +60,10 @@ class Starting(Actor):
 
 def opening(kind: type[Any]) -> Any:
     """A session whose own processes run while those for the submission wait for leave to load it."""
-    own, how = object.__new__(kind), {"log_tail": lambda _: "", "wait": lambda _: 1, "exit_code": lambda: None}
+    own, how = (
+        object.__new__(kind),
+        {"log_tail": lambda _: "", "wait": lambda _: 1, "exit_code": lambda: None, "is_lost": lambda: False},
+    )
     referee, baseline, executor = (SimpleNamespace(child=SimpleNamespace(**how)) for _ in range(3))
     own.setting = SimpleNamespace(rules=default_rules(), order=lambda: None)
     own._referee, own._casts = referee, [(baseline, None)]
@@ -74,6 +78,22 @@ def test_who_ends_before_it_has_the_submission_is_not_awake(kind: type[Any], say
     """Whatever else it says: our code says that it is ready first."""
     with pytest.raises(NotAwake, match="the process for the submission did not start"):
         opening(kind)._let_load([Starting("one", [], *says)])
+
+
+def test_who_waits_for_a_processor_until_its_time_is_over_is_nobodys_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = [0.0]
+
+    class Waiting(Starting):
+        def receive(self, timeout_s: float) -> dict[str, Any]:
+            now_s[0] += timeout_s
+            raise TimeoutError
+
+    monkeypatch.setattr(deadlines.time, "monotonic", lambda: now_s[0])
+    waits = Waiting("one", [])
+    waits._child = cast(Any, SimpleNamespace(work=lambda: TreeWork(0.0, is_ready=True)))
+    for run in (lambda: opening(CpuSession)._let_load([waits]), lambda: opening(CpuSession)._await_baseline(waits)):
+        with pytest.raises(ProcessorsBusy):
+            run()
 
 
 def test_where_a_process_of_the_submission_has_run_nobody_is_blamed_and_no_device_doubted() -> None:

@@ -6,15 +6,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from benchmarks.harness import Paths, Source, default_rules
-from benchmarks.harness.compilers import builds, gxx, tvm_ffi
+from benchmarks.harness import Paths, Source, Verdict, default_rules, default_suites, find_task, judge
+from benchmarks.harness.compilers import builds, gxx, toolchain, tvm_ffi
 from benchmarks.harness.compilers.builds import Build
 from benchmarks.harness.compilers.gxx import Gxx, prepare_headers
 from benchmarks.harness.compilers.python_module import PythonModule
 from benchmarks.harness.compilers.toolchain import Compilation, Workshop, torch_folder
+from benchmarks.harness.sandbox import deadlines
+from benchmarks.harness.sandbox.crowd import TreeWork
+from benchmarks.harness.sandbox.isolation import Room
 
 pytestmark = pytest.mark.sandbox
 RULES = default_rules()
@@ -122,10 +126,11 @@ def test_all_extensions_and_the_second_attempt_share_the_time_of_one_build(
 ) -> None:
     asked = {"functions": {}, "cpp": ["int x;"], "cuda": [], "flags": []}
     spent_s: list[float] = []
+    hundred: Any = SimpleNamespace(own_s=100.0, charged_s=100.0)
 
     def compiled(_: Gxx, source: Source, shop: Workshop) -> Compilation:
-        spent_s.append(sum(shop.spent_s))
-        shop.spent_s.append(100.0)
+        spent_s.append(shop.taken.charged_s)
+        shop.taken.charge(hundred)
         (shop.folder / "kbench_submission.so").write_bytes(b"")
         return Compilation(0, "") if len(spent_s) < 3 else Compilation(1, "error: No space left on device")
 
@@ -135,6 +140,84 @@ def test_all_extensions_and_the_second_attempt_share_the_time_of_one_build(
     source = Source(f"load_inline = '{uuid.uuid4()}'", "python")
     assert builds.build_with(PythonModule(None), source, RULES, paths).exit_code == 1
     assert spent_s == [0.0, 100.0, 200.0, 300.0]
+
+
+class Crowded:
+    """A program that ends well after a while in which it gets a tenth of a processor and none is idle."""
+
+    has_overrun = met_shortage = False
+
+    def __init__(self, clock: list[float], needs_s: float) -> None:
+        self._clock, self._began_s, self._needs_s = clock, clock[0], needs_s
+
+    def work(self) -> TreeWork:
+        return TreeWork(0.1 * (self._clock[0] - self._began_s), is_ready=True)
+
+    def wait(self, timeout_s: float) -> int | None:
+        self._clock[0] += timeout_s
+        return self.exit_code()
+
+    def exit_code(self) -> int | None:
+        return 0 if self._clock[0] - self._began_s >= self._needs_s else None
+
+    def kill(self) -> None:
+        pass
+
+    def log_tail(self, _: int) -> str:
+        return ""
+
+
+@pytest.mark.parametrize(
+    ("needs_s", "ends"),
+    [
+        ((200, 200, 20), [(0, False)] * 3),
+        ((900,), [(None, True)]),  # nor does one wait for ever
+        ((700, 700, 60), [(0, False), (0, False), (None, True)]),
+    ],
+)
+def test_programs_of_one_build_that_others_keep_waiting_have_what_patience_gives_each(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, needs_s: tuple[float, ...], ends: list[tuple[int | None, bool]]
+) -> None:
+    """As the front ends of CUDA, which both wait, and then the rest."""
+    clock, needed_s = [0.0], iter(needs_s)
+    with builds.workshop(RULES, paths) as shop:
+        shop.give({"a": ""})
+        monkeypatch.setattr(toolchain, "spawn", lambda *_, **__: Crowded(clock, next(needed_s)))
+        monkeypatch.setattr(deadlines.time, "monotonic", lambda: clock[0])
+        made = [shop.run(["x"], Room()) for _ in needs_s]
+    assert [(item.exit_code, item.is_starved) for item in made] == ends
+
+
+@pytest.mark.parametrize(
+    ("last", "by_machine"), [("ended: it had more than 20000 mappings of memory\n", False), ("", True)]
+)
+def test_what_we_end_ourselves_is_no_fault_of_the_machine(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, last: str, *, by_machine: bool
+) -> None:
+    class Ended(Crowded):
+        def exit_code(self) -> int | None:
+            return 137
+
+        def log_tail(self, _: int) -> str:
+            return f"a note\n{last}"
+
+    with builds.workshop(RULES, paths) as shop:
+        shop.give({"a": ""})
+        monkeypatch.setattr(toolchain, "spawn", lambda *_, **__: Ended([0.0], 1.0))
+        made = toolchain.told_by_gxx(shop.run(["x"], Room()))
+    assert (made.by_machine, "mappings" in made.problem) == (by_machine, not by_machine)
+
+
+@pytest.mark.parametrize(("is_starved", "verdict"), [(True, Verdict.NOISY), (False, Verdict.TIMEOUT)])
+def test_a_build_that_others_kept_from_the_processors_is_nobodys_fault(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, verdict: Verdict, *, is_starved: bool
+) -> None:
+    ended = Compilation(None, "", is_starved=is_starved)
+    monkeypatch.setattr(Gxx, "compile", lambda *_: ended)
+    task = find_task(default_suites(), "mnist_linear_relu/forward")
+    text = (task.folder / "kernels" / "forward_cpu.cpp").read_text()
+    report = judge(Source(f"{text}// {uuid.uuid4()}\n", "cpp"), task, RULES, paths, quick=True)
+    assert report.verdict is verdict
 
 
 def test_a_compiler_bomb_runs_out_of_time(paths: Paths) -> None:

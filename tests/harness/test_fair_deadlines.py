@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.harness.sandbox import deadlines
 from benchmarks.harness.sandbox.crowd import TreeWork, work_of
-from benchmarks.harness.sandbox.deadlines import FairDeadline
+from benchmarks.harness.sandbox.deadlines import FairDeadline, FairTotal
 from benchmarks.harness.sandbox.groups import Group
 from benchmarks.harness.sandbox.isolation import Child, Room, spawn
 from benchmarks.harness.sandbox.seccomp import builder_program
@@ -94,6 +94,29 @@ def test_who_sleeps_when_time_is_up_has_not_starved(monkeypatch: pytest.MonkeyPa
     assert ended(monkeypatch, lambda _: TreeWork(0.0, is_ready=False)) == (pytest.approx(102, abs=1), False)
     at_one_look = ended(monkeypatch, lambda now_s: TreeWork(0.0, is_ready=now_s != 100))
     assert at_one_look == (pytest.approx(400, abs=1), True)
+
+
+def test_a_total_is_charged_with_what_each_has_had_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without others it is the time by the clock, and even beside them it comes to an end."""
+
+    def total_of(work: Callable[[float], TreeWork]) -> FairTotal:
+        clock, total = [0.0], FairTotal()
+        monkeypatch.setattr(deadlines.time, "monotonic", lambda: clock[0])
+        for _ in range(2):
+            deadline = FairDeadline(lambda: work(clock[0]), LIMIT_S)
+            for _ in range(80):
+                clock[0] += 1
+                deadline.look()
+            total.charge(deadline)
+        return total
+
+    works = total_of(lambda now_s: TreeWork(now_s, is_ready=True))
+    sleeps = total_of(lambda now_s: TreeWork(0.0, is_ready=False, spare_s=7000 + now_s))
+    waits = total_of(lambda now_s: TreeWork(0.1 * now_s, is_ready=True))
+    hides = total_of(lambda _: TreeWork(0.0, is_ready=True, counts_all=False))
+    assert [round(total.charged_s) for total in (works, sleeps, waits, hides)] == [160, 160, 40, 80]
+    assert [total.is_starved(40.0) for total in (works, sleeps, waits, hides)] == [False, False, True, True]
+    assert not waits.is_starved(50.0)
 
 
 @pytest.mark.sandbox

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from benchmarks.harness import default_rules
-from benchmarks.harness.errors import ChildSurvived, NotAwake, SupervisorError
+from benchmarks.harness.errors import ChildSurvived, IsolationError, NotAwake, ProcessLost, SupervisorError
 from benchmarks.harness.gpu import crew as crews
 from benchmarks.harness.gpu.crew import Crew, CrewSpec, Standby, on_gpu
 from benchmarks.harness.gpu.discovery import Gpu
@@ -42,6 +42,7 @@ class Stage:
     exited: set[str] = field(default_factory=set)
     unable: set[str] = field(default_factory=set)  # who does not get a context on the GPU, as when its memory is full
     unable_once: set[str] = field(default_factory=set)
+    lost: set[str] = field(default_factory=set)  # whom the machine has ended for want of memory
 
     def of(self, event: str) -> list[str]:
         return [name for happened, name in self.events if happened == event]
@@ -77,6 +78,15 @@ class Process:
             self.stage.unable_once.discard(self.name)
             raise ProtocolError("the other side went away")
         return {"awake": True}
+
+    def log_tail(self, _: int) -> str:
+        return ""
+
+    def wait(self, _: float) -> int:
+        return 1
+
+    def is_lost(self) -> bool:
+        return self.name in self.stage.lost
 
     def doom(self) -> None:
         self.stage.events.append(("doom", self.name))
@@ -294,6 +304,20 @@ def test_a_waiting_crew_serves_the_next_session_once(stage: Stage, order: CrewSp
     assert second.folder != first.folder
 
 
+def test_a_crew_of_which_the_machine_ended_a_process_is_replaced_and_doubts_no_device(
+    stage: Stage, order: CrewSpec
+) -> None:
+    stage.lost = {"candidate0"}
+    stage.unable_once = {"candidate0"}
+    standby = Standby()
+    standby.wanted = True
+    standby.refill(order)
+    assert standby.take(order).alive()
+    stage.unable = {"candidate0"}
+    with pytest.raises(ProcessLost):
+        standby.take(order)
+
+
 def test_a_waiting_crew_sleeps_until_nothing_is_timed_and_is_woken_once(stage: Stage, order: CrewSpec) -> None:
     standby = Standby()
     standby.wake()
@@ -445,6 +469,12 @@ def test_a_next_crew_that_cannot_be_started_costs_this_judging_nothing(
     standby = Standby()
     standby.wanted = True
     stage.stillborn = "candidate1"
+    standby.refill(order)
+
+    def isolated(_: CrewSpec) -> Crew:
+        raise IsolationError("no control group can be made")
+
+    monkeypatch.setattr(crews, "Crew", isolated)
     standby.refill(order)
     monkeypatch.setattr(crews, "Crew", lambda _: os.mkdir("/nowhere/crew"))
     standby.refill(order)

@@ -503,7 +503,7 @@ class FakeActor:
         while True:
             yield self.receive(timeout_s)
 
-    def messages_within(self, limit: WholeLimit) -> Iterator[Any]:
+    def messages_within(self, limit: WholeLimit, _: Any = None) -> Iterator[Any]:
         return self.messages(limit.limit_s)
 
     def broken(self, _: float) -> str:

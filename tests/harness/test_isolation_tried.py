@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,6 +42,21 @@ def first(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
     return happens
 
 
+NO_NAMESPACE = (
+    b"bwrap: Creating new namespace failed: nesting depth or /proc/sys/user/max_*_namespaces exceeded (ENOSPC)\n"
+)
+
+
+def test_a_machine_that_allows_no_namespaces_has_none_later(
+    first: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "max_user_namespaces").write_text("0\n")
+    monkeypatch.setattr(isolation, "_NAMESPACES", tmp_path)
+    monkeypatch.setattr(isolation.shutil, "which", lambda _: "/usr/bin/bwrap")
+    first((1, b"", NO_NAMESPACE))
+    assert not isolation.isolation_in_force().strong
+
+
 @pytest.mark.sandbox
 @TRIES
 @pytest.mark.parametrize(
@@ -50,10 +66,25 @@ def first(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
         subprocess.TimeoutExpired("bwrap", 20),
         (1, b"", b"bwrap: Creating new namespace failed: Resource temporarily unavailable\n"),
         (1, b"", b"bwrap: execvp /usr/bin/env: Cannot allocate memory\n"),
+        (1, b"", b"bwrap: Can't open /newroot/x: Too many open files in system\n"),
+        (1, b"", b"bwrap: pipe2: Too many open files\n"),
+        (1, b"", b"bwrap: Can't mkdir /newroot/x: No space left on device\n"),
+        (1, b"", NO_NAMESPACE),
         (-9, b"", b""),
         (137, b"", b""),
     ],
-    ids=["no fork", "no time", "no process inside", "no memory inside", "killed", "killed inside"],
+    ids=[
+        "no fork",
+        "no time",
+        "no process inside",
+        "no memory inside",
+        "no file of the machine",
+        "no file",
+        "no space",
+        "no namespace",
+        "killed",
+        "killed inside",
+    ],
 )
 def test_a_bad_moment_is_no_answer_and_is_not_kept(first: Callable[[Any], None], tried: str, moment: Any) -> None:
     if not isolation.isolation_in_force().strong:

@@ -50,10 +50,15 @@ class Ended:
     def wait(self, _: float) -> int | None:
         return self._code
 
+    def is_lost(self) -> bool:
+        return False
+
 
 def error_of(log: str, code: int | None = 1) -> RefereeError:
     child: Any = Ended(log, code)
-    return failed("the referee failed: the other side went away", child)
+    error = failed("the referee failed: the other side went away", child)
+    assert isinstance(error, RefereeError)
+    return error
 
 
 @pytest.mark.parametrize(

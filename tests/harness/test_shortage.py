@@ -18,10 +18,14 @@ from benchmarks.harness import Paths, Report, Source, Verdict, default_rules, de
 from benchmarks.harness.compilers import builds, python_module
 from benchmarks.harness.compilers.python_module import PythonModule
 from benchmarks.harness.compilers.toolchain import Compilation, Workshop
+from benchmarks.harness.errors import Overloaded, ProcessLost
+from benchmarks.harness.measuring.baselines import baseline_room
 from benchmarks.harness.measuring.calls import Judging
 from benchmarks.harness.measuring.contestants import CallResult
-from benchmarks.harness.measuring.faults import call_fault
+from benchmarks.harness.measuring.faults import call_fault, death
+from benchmarks.harness.measuring.last_words import failed, not_awake
 from benchmarks.harness.measuring.session import CpuSession
+from benchmarks.harness.protocol import ProtocolError
 from benchmarks.harness.sandbox import groups
 from benchmarks.harness.sandbox.isolation import Child, Room, spawn
 
@@ -88,6 +92,52 @@ def test_a_call_that_the_machine_ended_is_nobodys_fault(verdict: Verdict, *, los
     fault = call_fault(CallResult(None, exit_code=-signal.SIGKILL, lost=lost))
     assert fault is not None
     assert fault.verdict is verdict
+
+
+def test_who_uses_up_its_processor_time_is_told_so(tmp_path: Path) -> None:
+    """And not that the system has killed it, as it does for want of memory."""
+    spins = spawn([sys.executable, "-I", "-S", "-c", "while True: pass"], Room(cpu_s=1), tmp_path / "log")
+    try:
+        code = spins.wait(120)
+    finally:
+        spins.kill()
+    assert "used more processor time than the rules allow" in death("in a call", code).reason
+
+
+def test_processes_of_ours_may_use_all_processors_for_ten_minutes(paths: Paths) -> None:
+    room = baseline_room(TASK.folder / "reference.py", paths.scratch, default_rules())
+    assert room.cpu_s == 600 * len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_process_of_ours_that_the_machine_ended_tells_nothing_of_the_device(
+    child: Child, ended: list[int], *, lost: bool
+) -> None:
+    ended += [1] * lost
+    kill(child)
+    for error in (failed("it failed", child), not_awake("the process", child, ProtocolError("it went away"))):
+        assert isinstance(error, ProcessLost) is lost
+        assert isinstance(error, Overloaded) is lost
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize("who", ["referee", "baseline", "candidate"])
+def test_who_the_machine_ends_before_the_submission_is_loaded_makes_it_noisy(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, ended: list[int], who: str
+) -> None:
+    name = "_open_referee" if who == "referee" else "_let_load"
+    step = getattr(CpuSession, name)
+
+    def killed_before(own: CpuSession, *args: Any) -> None:
+        child = own._referee.child if who == "referee" else own._casts[0][who == "candidate"].child
+        ended.append(1)
+        kill(child)
+        step(own, *args)
+
+    monkeypatch.setattr(CpuSession, name, killed_before)
+    report = judged(paths)
+    assert report.verdict is Verdict.NOISY, report.reason
+    assert "too little memory" in report.reason
 
 
 def judged(paths: Paths, text: str = KERNEL) -> Report:

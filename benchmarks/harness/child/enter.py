@@ -15,6 +15,7 @@ import signal
 import sys
 from contextlib import suppress
 
+_CPU_SPARE_S = 5  # where both limits are one, Linux sends SIGKILL and never the signal that names processor time
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 _SECCOMP = {"x86_64": 317, "aarch64": 277}  # the number of the system call
 _SECCOMP_SET_MODE_FILTER, _FOR_ALL_THREADS = 1, 1
@@ -45,7 +46,8 @@ def prepare() -> None:
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # of a machine without memory the sandboxes end, before anything else
     for name, value in plan["limits"].items():
-        resource.setrlimit(getattr(resource, name), (value, value))
+        most = value + _CPU_SPARE_S if name == "RLIMIT_CPU" else value
+        resource.setrlimit(getattr(resource, name), (value, most))
     if plan["cores"]:
         os.sched_setaffinity(0, plan["cores"])
     if plan["filter"]:

@@ -18,6 +18,7 @@ from ..languages import LANGUAGES, device_classes
 from ..protocol import clean_text
 from ..report import clean_log
 from ..rules import Rules
+from ..sandbox.deadlines import FairTotal
 from ..shelf import Shelf, pack, unpack
 from ..source import CancelCheck, Paths, Source, never_cancelled
 from . import gxx, nvcc
@@ -44,6 +45,7 @@ class Build:
     problem: str = ""  # what is wrong beside what the compiler says
     resources: tuple[KernelResources, ...] = ()  # of each kernel, where the compiler tells
     by_machine: bool = False  # it failed, also when repeated, and the machine did that
+    is_starved: bool = False  # it ran out of time because others had the processors
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "log", clean_log(self.log))  # it quotes the source
@@ -95,10 +97,10 @@ def build_with(
     if found is not None:
         return found
     result = Build(None, "", 0.0, cached=False, exit_code=None)
-    spent_s = list[float]()
+    taken = FairTotal()
     for _ in range(2):  # once more after a failure of the machine
         with workshop(rules, paths, cancelled) as shop:
-            made = _compile(source, replace(shop, spent_s=spent_s), toolchain)
+            made = _compile(source, replace(shop, taken=taken), toolchain)
             result = replace(made, seconds=result.seconds + made.seconds)
             if result.exit_code is None:
                 return result
@@ -138,8 +140,9 @@ def _compile(source: Source, shop: Workshop, toolchain: Toolchain) -> Build:
     seconds = time.monotonic() - started
     made = shop.folder / toolchain.binary
     if outcome.exit_code != 0:
+        failed = Build(None, outcome.log, seconds, False, outcome.exit_code, outcome.problem)
         by_machine = outcome.by_machine and is_of_the_machine(outcome)
-        return Build(None, outcome.log, seconds, False, outcome.exit_code, outcome.problem, by_machine=by_machine)
+        return replace(failed, by_machine=by_machine, is_starved=outcome.is_starved)
     if _size_bytes(made) > shop.rules.compile.binary_max_bytes:
         return Build(None, outcome.log, seconds, cached=False, exit_code=1, problem=TOO_LARGE)
     return Build(made, outcome.log, seconds, False, 0, resources=outcome.resources)

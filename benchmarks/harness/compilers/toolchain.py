@@ -16,7 +16,6 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
@@ -26,7 +25,7 @@ from typing import Protocol
 
 from ..errors import SupervisorError
 from ..rules import Rules
-from ..sandbox.deadlines import FairDeadline
+from ..sandbox.deadlines import FairDeadline, FairTotal
 from ..sandbox.isolation import Room, inside, isolation_in_force, spawn
 from ..sandbox.outbox import AnswerFile, NotTaken, TooMuch
 from ..sandbox.seccomp import builder_program, supported
@@ -62,6 +61,7 @@ _WORDS_OF_THE_MACHINE = re.compile(
     r"|Resource temporarily unavailable|No space left on device|vfork: Cannot allocate memory"
 )
 _FULL = "No space left on device"
+_ENDED_BY_US = re.compile(r"\nended: (it had more than \d+ [a-z ]+)\n\Z")  # as `crowd.py` writes it
 _DRAWN = re.compile(r"(?<=/precompiled/)[0-9a-f]{32}|(?<=/cc)\w{6}(?=\.[os]\b)")  # names of a folder, and g++'s own
 _POLL_S = 0.1
 
@@ -87,6 +87,7 @@ class Compilation:
     resources: tuple[KernelResources, ...] = ()
     problem: str = ""  # what is wrong beside what the compiler says
     by_machine: bool = False  # the machine ended processes meanwhile, which no text can make it look like
+    is_starved: bool = False  # it ran out of time because others had the processors
 
 
 @dataclass(frozen=True)
@@ -94,14 +95,14 @@ class Workshop:
     """The folder of one compilation, which no sandbox can write, with the rules and limits that hold.
 
     Each program may take the time that the rules allow, and all of them together twice as much, however often a
-    compilation is tried with other headers.
+    compilation is tried with other headers. Time in which others have the processors is none of it (`FairTotal`).
     """
 
     folder: Path
     rules: Rules
     paths: Paths
     cancelled: CancelCheck = never_cancelled
-    spent_s: list[float] = field(default_factory=list)  # by each program so far
+    taken: FairTotal = field(default_factory=FairTotal)  # by all programs so far
 
     @property
     def given(self) -> str:
@@ -143,22 +144,24 @@ class Workshop:
             command = ["/usr/bin/env", "-C", self.given, _DAY, *argv]
             filter_program = builder_program() if supported() else b""
             child = spawn(command, room, Path(file.name), fds=fds, stdout=stdout, filter_program=filter_program)
-            started, texts = time.monotonic(), self._digest()
-            timeout_s = self.rules.compile.timeout_s
-            deadline = FairDeadline(child.work, min(timeout_s, 2 * timeout_s - sum(self.spent_s)))
+            timeout_s, texts = self.rules.compile.timeout_s, self._digest()
+            deadline = FairDeadline(child.work, min(timeout_s, 2 * timeout_s - self.taken.charged_s))
             try:
                 while child.wait(_POLL_S) is None and not deadline.is_over() and not self.cancelled():
-                    pass
+                    deadline.look()
                 code = child.exit_code()
             finally:
+                self.taken.charge(deadline)
                 child.kill()
-                self.spent_s.append(time.monotonic() - started)
             log = _as_each_time(child.log_tail(_LOG_BYTES), is_cut=Path(file.name).stat().st_size > _LOG_BYTES)
         if self._digest() != texts:
             return Compilation(1, log, problem="the text was changed while it was compiled")
         if child.has_overrun:
             return Compilation(1, log, problem=f"it took more than {(room.all_memory_bytes or 0) >> 20} MiB of memory")
-        return Compilation(code, log, by_machine=child.met_shortage)
+        if code != 0 and (ended := _ENDED_BY_US.search(log)):
+            return Compilation(code, log, problem=ended[1])
+        is_starved = code is None and (deadline.is_starved or self.taken.is_starved(2 * timeout_s))
+        return Compilation(code, log, by_machine=child.met_shortage, is_starved=is_starved)
 
     def make(self, steps: Iterable[Iterable[str]], made: str, room: Room, target: Path) -> Compilation:
         """The tools in turn in one sandbox, until one fails; then what lies at `made` becomes the file `target`."""

@@ -16,22 +16,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..compilers.nvcc import cuda_folder
-from ..errors import ChildSurvived, NotAwake, SupervisorError
+from ..errors import ChildSurvived, HarnessError, NotAwake, Overloaded, SupervisorError
 from ..measuring.baselines import baseline_room
 from ..measuring.contestants import Actor
 from ..measuring.faults import Stuck
-from ..measuring.last_words import with_cause
+from ..measuring.last_words import not_awake
 from ..measuring.memory import ControlPage
 from ..measuring.session import REFEREE_TIMEOUT_S, RefereeProcess
-from ..protocol import Link, ProtocolError, clean_text
+from ..protocol import Link, ProtocolError
 from ..rules import Rules
 from ..sandbox.isolation import Room, child_code, inside, isolation_in_force
-from ..sandbox.outbox import AnswerFile, Bounds, NotTaken, discard, log_end, unpack_into
+from ..sandbox.outbox import AnswerFile, Bounds, NotTaken, discard, unpack_into
 from ..sandbox.seccomp import gpu_program, supported
 from .discovery import Gpu
 
 KERNELS = Bounds(files=20_000, total_bytes=256 << 20, depth=6)  # of one submission, compiled while it ran
-_LOG_BYTES = 4000
 _FOLDERS = ("task", "job", "kernels", "code")
 # each package keeps what it has compiled under names that no other one uses
 _CACHES = ("KBENCH_KERNELS", "TRITON_CACHE_DIR", "TILELANG_CACHE_DIR", "CUTE_DSL_CACHE_DIR", "NUMBA_CACHE_DIR")
@@ -101,11 +100,11 @@ class Crew:
                 link.send(wake=True)
 
     def meet(self) -> None:
-        """All of them but who compiles have a context now. Raises NotAwake."""
+        """All of them but who compiles have a context now. Raises NotAwake, Overloaded."""
         self.wake()
         launched = {"baseline": self.baselines, "candidate": self.candidates, "executor": self.executors}
-        links = {f"{name}{number}": actor.link for name, cast in launched.items() for number, actor in enumerate(cast)}
-        self._demand_awake({"referee": self.referee.link, **links})
+        actors = {f"{name}{number}": actor for name, cast in launched.items() for number, actor in enumerate(cast)}
+        self._demand_awake({"referee": self.referee, **actors})
 
     def spare(self, number: int) -> "Spare":
         """Processes for a submission after the one at hand, asleep; `number` is theirs alone.
@@ -138,12 +137,12 @@ class Crew:
             candidate.control.numbers[:] = 0
 
     def relieve(self, spare: "Spare") -> None:
-        """It takes the place of the submission's processes, which have been dismissed. Raises NotAwake."""
+        """It takes the place of the submission's processes, which have been dismissed. Raises NotAwake, Overloaded."""
         spare.wake()
-        links = {f"candidate{spare.number}": spare.candidate.link}
+        actors = {f"candidate{spare.number}": spare.candidate}
         if spare.executor is not None:
-            links[f"executor{spare.number}"] = spare.executor.link
-        self._demand_awake(links)
+            actors[f"executor{spare.number}"] = spare.executor
+        self._demand_awake(actors)
         self.candidates[:] = [spare.candidate]
         self.executors[:] = [] if spare.executor is None else [spare.executor]
         self.has_met_a_submission = False
@@ -160,17 +159,17 @@ class Crew:
         """The process that compiles a Python submission's kernels, and the descriptor where it leaves them.
 
         On a GPU it is awake before a submission is known, as the others are; a stand-in starts it when it is needed.
-        One that ended while it waited, for want of memory, say, is replaced once. Raises NotAwake.
+        One that ended while it waited, for want of memory, say, is replaced once. Raises NotAwake, Overloaded.
         """
         warmer = self._started_warmer()
         try:
-            self._demand_awake({"warm": warmer.link})
-        except NotAwake:
+            self._demand_awake({"warm": warmer})
+        except (NotAwake, Overloaded):
             warmer.kill()  # no submission has met it: if it survives, that is our fault
             warmer.close()
             self._warmer = None
             warmer = self._started_warmer()
-            self._demand_awake({"warm": warmer.link})
+            self._demand_awake({"warm": warmer})
         return warmer, self._answer.fd
 
     def end_warmer(self) -> None:
@@ -301,16 +300,13 @@ class Crew:
                 self._warmer.link.send(wake=True)
         return self._warmer
 
-    def _demand_awake(self, links: Mapping[str, Link]) -> None:
+    def _demand_awake(self, processes: Mapping[str, Actor | RefereeProcess]) -> None:
         deadline_s = time.monotonic() + REFEREE_TIMEOUT_S
-        for name, link in links.items():
+        for name, process in processes.items():
             try:
-                _await_awake(link, deadline_s)
+                _await_awake(process.link, deadline_s)
             except (TimeoutError, ProtocolError) as error:
-                log = clean_text(log_end(self.folder / f"{name}.log", _LOG_BYTES).decode(errors="replace"))
-                reason = f"the process {name} did not start: {error}"
-                has_ended = not isinstance(error, TimeoutError)
-                raise NotAwake(with_cause(reason, log) if has_ended else reason, log=log) from error
+                raise not_awake(f"the process {name}", process.child, error) from error
 
     def _executor_room(self) -> Room:
         """Device code and records, never a library of the submission."""
@@ -441,7 +437,8 @@ class Standby:
         """The crew that waits, if it was made for this order and wakes up, else a new one.
 
         A submission that fills the GPU can keep processes that wake up beside it from getting a context. So a crew
-        that fails is replaced, and only a new one that fails, with nobody beside it, is a fault. Raises NotAwake.
+        that fails is replaced, and only a new one that fails, with nobody beside it, is a fault. Raises NotAwake,
+        and Overloaded.
         """
         crew, self._crew = self._crew, None
         if crew is not None:
@@ -469,7 +466,7 @@ class Standby:
                 self._crew = Crew(order)
             except ChildSurvived:
                 raise
-            except (OSError, SupervisorError):
+            except (OSError, HarnessError):
                 self._crew = None
 
     def wake(self) -> None:
@@ -487,7 +484,7 @@ class Standby:
 def _meets(crew: Crew) -> bool:
     try:
         crew.meet()
-    except NotAwake:
+    except (NotAwake, Overloaded):
         return False
     return True
 

@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import ProcessorsBusy
 from ..measuring.contestants import Actor, WholeLimit
-from ..measuring.faults import end_of, too_slow
+from ..measuring.faults import Fault, end_of, too_slow
 from ..measuring.laps import Laps
 from ..measuring.session import RefereeProcess
 from ..protocol import ProtocolError
+from ..report import Verdict
 from ..tasks.spec import Config
 from .device_code import CODE_MAX_CHARACTERS, handed_over
 from .record import RECORD_MAX_CHARACTERS, MemorySpans, NotReplayable, RecordedCall, demand_little_moved, read_record
@@ -26,6 +28,7 @@ class CallRecording:
     timeout_s: float  # of one request
     until_s: float  # all of them, on the monotonic clock; later once others had the processors
     laps: Laps
+    _not_excused_s: float = 0.0  # of what others took so far
 
     def calls(
         self,
@@ -52,9 +55,11 @@ class CallRecording:
         return [found[number] for number in range(len(self.configs))]
 
     def _warm_up(self, number: int, fill: Callable[[int], int]) -> None:
+        began_s = time.monotonic()
         fill(number)
         self.laps.end("filled")
         self.referee.ask("stage", who="candidate0", config=number, places=[])
+        self.until_s += time.monotonic() - began_s  # it was not the submission for whom all waited
         self.ask(self.configs[number], "warmed", warm=number)
         self.laps.end("first_calls")
 
@@ -80,7 +85,7 @@ class CallRecording:
         limit = WholeLimit(self.candidate.child.work, left_s)
         self.candidate.link.send(**request)
         try:
-            for message in self.candidate.messages_within(limit):
+            for message in self.candidate.messages_within(limit, limit.look):
                 if message.get(word):
                     break
                 if "not_recorded" in message:
@@ -94,13 +99,17 @@ class CallRecording:
             if left_s < self.timeout_s:
                 reason = "recording the calls took too long in all"
             where = f" ({_shown(config)})" if config else ""
+            not_excused_s = self._not_excused_s + limit.not_excused_s
+            if left_s < self.timeout_s and time.monotonic() < self.until_s + limit.excused_s + not_excused_s:
+                raise Fault(Verdict.NOISY, ProcessorsBusy(f"{reason}{where}").reason) from None
             raise too_slow(limit, f"{reason}{where}") from None
         except ProtocolError:
             fault = end_of(self.candidate.child, "while its calls were recorded")
             if config is None or config.hidden:  # an exit code could tell of what it has met
                 fault = fault.told_as("the process ended while its calls were recorded")
             raise fault from None
-        self.until_s += limit.over_s
+        self.until_s += limit.excused_s
+        self._not_excused_s += limit.not_excused_s
         return "".join(pieces)
 
 

@@ -16,7 +16,7 @@ from collections import deque
 from contextlib import ExitStack
 from typing import Any, NoReturn, Self
 
-from ..errors import Cancelled, ChildSurvived, LacksMemory, NotAwake, NotStanding, SupervisorError
+from ..errors import Cancelled, ChildSurvived, LacksMemory, NotAwake, NotStanding, Overloaded, SupervisorError
 from ..measuring.faults import Fault, Stuck, call_fault
 from ..measuring.laps import Laps
 from ..measuring.session import faults_of
@@ -199,7 +199,7 @@ class StandingGpuSession(GpuSession):
         self._refill()
         try:
             self.crew.relieve(self._spares[0])
-        except NotAwake:
+        except (NotAwake, Overloaded):
             self._spares.popleft().end()
             self._refill()
             self._relieve_at_last()
@@ -208,7 +208,7 @@ class StandingGpuSession(GpuSession):
     def _relieve_at_last(self) -> None:
         try:
             self.crew.relieve(self._spares[0])
-        except NotAwake as error:
+        except (NotAwake, Overloaded) as error:
             self.stands = False  # leaving it ends it
             raise NotStanding(f"no process can be started beside a kept session: {error.reason}") from error
 

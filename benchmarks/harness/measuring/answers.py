@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import RefereeError
+from ..errors import SupervisorError
 from ..sandbox.isolation import Child
 from .last_words import failed
 
@@ -43,7 +43,7 @@ def problem_of(answer: Mapping[str, Any], child: Child) -> str | None:
     return problem and problem[:_PROBLEM_CHARS_MAX]
 
 
-def senseless(what: str, child: Child) -> RefereeError:
+def senseless(what: str, child: Child) -> SupervisorError:
     return failed(f"a baseline of the task gave no sensible answer: {what}", child)
 
 

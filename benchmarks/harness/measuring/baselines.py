@@ -2,11 +2,13 @@
 
 Only the compilation of baselines is cached; every judging times them again. If torch.compile fails on a configuration
 or takes too long, the reason is stored and eager alone is the baseline there. If it lacks memory of a GPU that others
-may have held, nothing is stored. Peaks belong to the machine, not to a task, and are measured while nothing else is.
+may have held, or others kept it from the processors, nothing is stored. Peaks belong to the machine, not to a task,
+and are measured while nothing else is.
 """
 
 import hashlib
 import json
+import os
 import re
 import time
 from abc import ABC, abstractmethod
@@ -19,7 +21,7 @@ from typing import Any
 from ..compilers.builds import compiler_environment
 from ..compilers.pruning import make_room, note_use
 from ..compilers.toolchain import torch_folder
-from ..errors import Cancelled, RefereeError
+from ..errors import Cancelled, ProcessorsBusy, RefereeError
 from ..hosts.locks import file_lock, watched_file_lock
 from ..hosts.machine import Cores, Peaks
 from ..protocol import ProtocolError
@@ -30,16 +32,17 @@ from ..sandbox.seccomp import builder_program, supported
 from ..source import Paths, Step, Watcher
 from ..tasks.spec import Config, TaskSpec
 from .answers import problem_of, senseless
-from .contestants import Actor, Contestant, WholeLimit
+from .contestants import Actor, Contestant, Starved, WholeLimit
 from .last_words import failed
 from .memory import SharedMemory, describe, lay_out
 
 MachineLock = Callable[[Watcher], AbstractContextManager[None]]
 LEFT_OUT = "left out of a quick check"
-_FORM = "3"  # of what is kept; another one is prepared anew
+_FORM = "4"  # of what is kept; another one is prepared anew. "3" may miss baselines that waited for a processor
 _CACHE = Bounds(files=20_000, total_bytes=2 << 30, depth=12)  # of what torch.compile keeps of one task
 _OWN_TIME_S = 240.0  # for starting torch and its compiler, or for what needs no reference
 _PROBES = re.compile(r"probes-[0-9a-f]{24}")
+_TRUSTED_CPU_S = 600
 _BETWEEN_S = 30.0  # from one configuration to the next one
 
 
@@ -71,7 +74,13 @@ def baseline_room(task: Path, cache: Path, rules: Rules) -> Room:
         memory_bytes=4 * rules.limits.memory_bytes,
         file_bytes=1 << 30,
         scratch_bytes=4 * rules.limits.scratch_bytes,
+        cpu_s=trusted_cpu_s(),
     )
+
+
+def trusted_cpu_s() -> int:
+    """The limit of processor time for a process of ours, which may compute on all processors at a time."""
+    return _TRUSTED_CPU_S * len(os.sched_getaffinity(0))
 
 
 def task_folder(task: TaskSpec) -> str:
@@ -132,7 +141,10 @@ class Preparation(ABC):
             yield
 
     def compiled(self, paths: Paths) -> PreparedBaseline:
-        """The compiled baselines of the task on this machine; compiles them if there are none. Raises RefereeError."""
+        """The compiled baselines of the task on this machine; compiles them if there are none.
+
+        Raises RefereeError, and Overloaded, after which nothing is kept.
+        """
         folder = self._folder(paths)
         if not self.is_ready(paths):
             self._begin_anew()  # what was prepared with this may have gone since
@@ -198,6 +210,8 @@ class Preparation(ABC):
             yield child
         except ProtocolError as error:
             raise failed(f"preparing baselines failed: {error}", child.child) from error
+        except Starved as error:
+            raise ProcessorsBusy("the baselines of the task could not be prepared in time") from error
         except TimeoutError as error:
             raise RefereeError("preparing baselines did not answer") from error
         finally:
@@ -225,6 +239,8 @@ class Preparation(ABC):
         timeout_s = self.rules.score.baseline_compile_timeout_s
         try:
             message = self._heard(child, ("compiled", "prepared"), timeout_s)
+        except Starved:
+            raise  # it says nothing of the baseline, which later scores would lack
         except TimeoutError:
             self.problems[number] = f"torch.compile took more than {timeout_s:g} s"
             return False
@@ -240,7 +256,7 @@ class Preparation(ABC):
         """The child's next message with one of the words; looks up meanwhile whether anybody still wants it.
 
         What is not compiled in time has no baseline on this machine from then on. So a child that others keep from
-        working, such as a build that starts many processes, has more time.
+        working, such as a build that starts many processes, has more time. Raises Starved if that is not enough.
         """
         limit = WholeLimit(child.child.work, limit_s)
         for message in child.messages_within(limit, self._demand_wanted):

@@ -72,6 +72,10 @@ class CallResult:
         return self.wall_us if self.event_us is None else self.event_us
 
 
+class Starved(TimeoutError):
+    """A limit is over, but others had the processors for so long that it says nothing of who waited for them."""
+
+
 class WholeLimit:
     """The limit of all that a child says until something is done: each message that is no answer uses it up.
 
@@ -94,10 +98,19 @@ class WholeLimit:
         """Once it is over: whether others had the processors, so that the child is not to blame."""
         return self._deadline.is_starved
 
+    def look(self) -> None:
+        """To be called again and again, so that `excused_s` is known."""
+        self._deadline.look()
+
     @property
-    def over_s(self) -> float:
-        """For how long the child has had more time than the limit."""
-        return max(0.0, -self._deadline.left_s)
+    def excused_s(self) -> float:
+        """The time that others took from the child, as far as patience goes."""
+        return self._deadline.took_s - self._deadline.charged_s
+
+    @property
+    def not_excused_s(self) -> float:
+        """What others took beyond that."""
+        return self._deadline.charged_s - self._deadline.own_s
 
     @property
     def look_s(self) -> float:
@@ -166,7 +179,10 @@ class Actor:
         raise TimeoutError(f"{timeout_s:g} s have passed")
 
     def messages_within(self, limit: WholeLimit, look: Callable[[], None] = lambda: None) -> Iterator[dict[str, Any]]:
-        """The same within a limit that is fair to who waits for a processor. `look` is called in between."""
+        """The same within a limit that is fair to who waits for a processor. `look` is called in between.
+
+        Raises Starved, a TimeoutError, if not even that was enough.
+        """
         while not limit.is_over():
             look()
             try:
@@ -174,7 +190,7 @@ class Actor:
             except TimeoutError:
                 continue
             yield message
-        raise TimeoutError(f"{limit.limit_s:g} s have passed")
+        raise (Starved if limit.is_starved else TimeoutError)(f"{limit.limit_s:g} s have passed")
 
     def kill(self) -> None:
         if self._child is not None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from ..errors import LacksMemory, RefereeError
+from ..errors import LacksMemory, ProcessLost, ProcessorsBusy, RefereeError
 from ..protocol import Status
 from ..report import Verdict
 from ..sandbox.isolation import Child
@@ -109,12 +109,12 @@ def slow_load(limit: WholeLimit) -> Fault:
 def too_slow(limit: WholeLimit, reason: str) -> Fault:
     """TIMEOUT, which is final; NOISY if others had the processors for so long that the limit says nothing of it."""
     if limit.is_starved:
-        return Fault(Verdict.NOISY, f"the processors of the machine are too busy: {reason}")
+        return Fault(Verdict.NOISY, ProcessorsBusy(reason).reason)
     return Fault(Verdict.TIMEOUT, reason)
 
 
 def lost_to_the_machine(what: str) -> Fault:
-    return Fault(Verdict.NOISY, f"the machine had too little memory for all that ran on it, and ended {what}")
+    return Fault(Verdict.NOISY, ProcessLost(what).reason)
 
 
 def load_fault(message: Mapping[str, Any]) -> Fault:

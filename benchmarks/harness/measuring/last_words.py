@@ -4,8 +4,9 @@ A log also holds warnings, such as that torch found no memory for one plan and t
 the process ended. Not covered: processes that a signal ended; they print nothing.
 """
 
-from ..errors import NotAwake, RefereeError
+from ..errors import NotAwake, Overloaded, ProcessLost, ProcessorsBusy, RefereeError
 from ..sandbox.isolation import Child
+from .contestants import Starved
 
 _LOG_BYTES, _ENDS_WITHIN_S = 4000, 0.2
 _TRACEBACK, _FRAME = "Traceback (most recent call last):", '  File "'
@@ -35,16 +36,22 @@ def died_of(log: str) -> str:
     return "; ".join(found)
 
 
-def failed(reason: str, child: Child) -> RefereeError:
+def failed(reason: str, child: Child) -> RefereeError | ProcessLost:
     """The error for a process of ours that failed. If it has ended, what it died of belongs to the reason."""
     reason, log = _told(reason, child)
-    return RefereeError(reason, log=log)
+    return ProcessLost("a process of the judge") if _is_lost(child) else RefereeError(reason, log=log)
 
 
-def not_awake(what: str, child: Child, error: Exception) -> NotAwake:
+def not_awake(what: str, child: Child, error: Exception) -> NotAwake | Overloaded:
     """The error for a process that knows no submission yet: it ended, or did not answer in time."""
+    if isinstance(error, Starved):
+        return ProcessorsBusy(f"{what} did not start in time")
     reason, log = _told(f"{what} did not start: {error}", child)
-    return NotAwake(reason, log=log)
+    return ProcessLost(what) if _is_lost(child) else NotAwake(reason, log=log)
+
+
+def _is_lost(child: Child) -> bool:
+    return child.wait(_ENDS_WITHIN_S) is not None and child.is_lost()
 
 
 def _told(reason: str, child: Child) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
-from ..errors import NotStopped, RefereeError, SupervisorError
+from ..errors import NotStopped, ProcessorsBusy, SupervisorError
 from ..hosts.machine import Cores
 from ..protocol import Link, ProtocolError, Status, make_links
 from ..report import Verdict
@@ -28,7 +28,7 @@ from ..sandbox.seccomp import builder_program, candidate_program, supported
 from ..tasks.spec import VALUES, Config, TaskSpec
 from . import baselines, used_up
 from .baselines import PreparedBaseline
-from .contestants import Actor, CallResult, Contestant, WholeLimit
+from .contestants import Actor, CallResult, Contestant, Starved, WholeLimit
 from .faults import Fault, end_of, first_line, load_fault, may_lack_gpu_memory, slow_load
 from .last_words import failed, not_awake
 from .memory import SharedMemory, describe, lay_out
@@ -222,7 +222,8 @@ class Session(ABC, Generic[ActorT]):
 
         If one is gone, raises NotAwake, as no process has seen anything of the submission yet. But if one of it
         `has_run`, it may have taken the machine's memory: raises Fault, NOISY, which doubts no device.
-        If a process of ours is gone, raises RefereeError, which is nobody's fault while the judge `is_alone`.
+        If a process of ours is gone, raises RefereeError, which is nobody's fault while the judge `is_alone`. If the
+        machine has ended one, or others had the processors for too long, raises Overloaded.
         """
         for candidate in candidates:
             try:
@@ -265,6 +266,8 @@ class Session(ABC, Generic[ActorT]):
     def _await_baseline(self, baseline: ActorT, word: str = "serving") -> dict[str, Any]:
         try:
             return self._heard(baseline, word, REFEREE_TIMEOUT_S)
+        except Starved as error:
+            raise ProcessorsBusy("a baseline did not start in time") from error
         except (TimeoutError, ProtocolError) as error:
             raise failed("the baseline did not start", baseline.child) from error
 
@@ -362,6 +365,7 @@ class CpuSession(Session[Contestant]):
             # by default its threads spin for milliseconds after each comparison, on the core of the next contestant
             environment={"OMP_WAIT_POLICY": "PASSIVE"},
             memory_bytes=4 * setting.rules.limits.memory_bytes,
+            cpu_s=baselines.trusted_cpu_s(),
         )
         referee = RefereeProcess("referee", room, setting.scratch / "referee.log", fds=(inputs_fd, *memory))
         self._stack.callback(referee.kill)
@@ -411,7 +415,7 @@ class CpuSession(Session[Contestant]):
 
 
 class RefereeProcess:
-    """The supervisor's connection to a referee process. Every failure there is a RefereeError, our fault."""
+    """The supervisor's connection to a referee process. Every failure there is our fault, most often a RefereeError."""
 
     def __init__(
         self,
@@ -447,7 +451,7 @@ class RefereeProcess:
         except (TimeoutError, ProtocolError) as error:
             raise self.failed(error) from error
 
-    def failed(self, error: Exception) -> RefereeError:
+    def failed(self, error: Exception) -> SupervisorError:
         return failed(f"the referee failed: {error}", self.child)
 
     def exit_code(self) -> int | None:

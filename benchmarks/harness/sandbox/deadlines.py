@@ -16,6 +16,7 @@ from .crowd import TreeWork
 # Times a limit, for who waits for a processor: where all that it has used is counted, and where some of it may not be
 _PATIENCE, _PATIENCE_UNCOUNTED = 4.0, 2.0
 _LOOKS, _APART_S = 3, 0.1  # so often in a row nothing was ready to run: it sleeps
+_NOTES_APART_S = 1.0  # what has been used in between by one that ends is not known
 
 
 class FairDeadline:
@@ -29,12 +30,36 @@ class FairDeadline:
         begun = work()
         self._started_s, self._used_s, self._spare_s = time.monotonic(), begun.used_s, begun.spare_s
         self._asleep, self._looked_s = 0, 0.0
+        self._own_s, self._noted_s, self._counts_all = 0.0, 0.0, begun.counts_all
         self.is_starved = False
 
     @property
     def left_s(self) -> float:
         """By the clock; negative for who has more time."""
         return self._started_s + self._limit_s - time.monotonic()
+
+    @property
+    def took_s(self) -> float:
+        """By the clock, without interruptions."""
+        return self._limit_s - self.left_s
+
+    @property
+    def own_s(self) -> float:
+        """What the child has used of it, and as long as processors had time to spare; all of it since the last `look`.
+
+        Once the child has ended, nothing tells what it has used.
+        """
+        return self._own_s + self.took_s - self._noted_s
+
+    @property
+    def charged_s(self) -> float:
+        """What counts of it for a `FairTotal`: its own time, or more, so that patience has an end there as well."""
+        return max(self.own_s, self.took_s / self._patience)
+
+    def look(self) -> None:
+        """To be called again and again while the child runs."""
+        if self.took_s - self._noted_s >= _NOTES_APART_S:
+            self._note(self._work())
 
     @contextmanager
     def interrupted(self) -> Iterator[None]:
@@ -48,13 +73,23 @@ class FairDeadline:
         if self.left_s > 0:
             return False
         now = self._work()
+        self._note(now)
         self._count_sleep(now)
         if self._asleep == _LOOKS or now.used_s - self._used_s >= self._limit_s:
             return True
         over_s, crowded_s = -self.left_s, self._crowded_s(now)
-        most_s = ((_PATIENCE if now.counts_all else _PATIENCE_UNCOUNTED) - 1) * self._limit_s
+        most_s = (self._patience - 1) * self._limit_s
         self.is_starved = min(over_s, crowded_s) >= most_s
         return over_s >= min(most_s, crowded_s)
+
+    @property
+    def _patience(self) -> float:
+        return _PATIENCE if self._counts_all else _PATIENCE_UNCOUNTED
+
+    def _note(self, now: TreeWork) -> None:
+        took_s, self._counts_all = self.took_s, now.counts_all
+        own_s = now.used_s - self._used_s + max(0.0, now.spare_s - self._spare_s)
+        self._own_s, self._noted_s = max(self._own_s, min(took_s, own_s)), took_s
 
     def _count_sleep(self, now: TreeWork) -> None:
         """Messages that come at once bring about looks that tell nothing new."""
@@ -66,3 +101,24 @@ class FairDeadline:
     def _crowded_s(self, now: TreeWork) -> float:
         """For how long no processor had time to spare; less where several had at a time."""
         return self._limit_s - self.left_s - max(0.0, now.spare_s - self._spare_s)
+
+
+class FairTotal:
+    """What several children of one work, or several things that one is asked, have taken together of one limit.
+
+    Whoever waits for a processor is charged for its own time, so that what others take makes nobody late.
+    """
+
+    def __init__(self) -> None:
+        self._charges: list[tuple[float, float]] = []  # threads may add to it side by side
+
+    @property
+    def charged_s(self) -> float:
+        return sum(charged_s for charged_s, _ in self._charges)
+
+    def is_starved(self, limit_s: float) -> bool:
+        """It is used up, but not by what those who waited have had themselves."""
+        return sum(own_s for _, own_s in self._charges) < limit_s <= self.charged_s
+
+    def charge(self, deadline: FairDeadline) -> None:
+        self._charges.append((deadline.charged_s, deadline.own_s))

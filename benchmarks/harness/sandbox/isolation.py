@@ -8,6 +8,7 @@ nowhere else: a build may use `memory_bytes` in each of its processes.
 """
 
 import base64
+import errno
 import functools
 import json
 import os
@@ -44,6 +45,7 @@ _PROCESSORS = "/sys/devices/system/cpu"
 # An Arm compiler's -march=native reads it, and it always says the same; on x86-64 it has the clock rate of the moment
 _NATIVE = ("/proc/cpuinfo",) if platform.machine() == "aarch64" else ()
 _NULL = Path("/dev/null")
+_NAMESPACES = Path("/proc/sys/user")
 _DEVICES = tuple(Path("/dev") / name for name in ("zero", "random", "urandom"))
 _DEVICE_LINKS = {
     "fd": "/proc/self/fd",
@@ -57,7 +59,10 @@ _NAMES_MAX = 20_000  # in one folder in memory: each takes a kilobyte of the ker
 _MAPPINGS_MAX = 20_000  # of all processes together; a process with torch has 500, an audit on a GPU 900
 _STACK_BYTES = 64 << 20
 _TRIED_S = 20.0
-_LACKS = (b"Resource temporarily unavailable", b"Cannot allocate memory")  # no words of a machine without bubblewrap
+# Of a machine that has too little at the moment; one on which bubblewrap does not work says something else
+_OUT_OF = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC)
+_LACKS = tuple(os.strerror(number).encode() for number in _OUT_OF)
+_LACKS_NAMESPACES = b"namespaces exceeded (ENOSPC)"
 _KILL_WAIT_S = 30.0  # a driver first ends what the process left on a GPU
 # Python ignores its own variables in isolated mode, so a child looks at ours
 _WRITE_BITS = 0o222
@@ -472,10 +477,19 @@ def _tried(*argv: str) -> subprocess.CompletedProcess[bytes]:
         raise IsolationError(f"bubblewrap could not be tried: {error}") from error
     is_killed = done.returncode < 0 or done.returncode > 128
     said = [line for line in done.stderr.splitlines() if line.startswith(b"bwrap: ")]
-    if is_killed or any(line.endswith(_LACKS) for line in said):
+    lacks = _LACKS if _forbids_namespaces() else (*_LACKS, _LACKS_NAMESPACES)
+    if is_killed or any(line.endswith(lacks) for line in said):
         told = clean_text(b"; ".join(said).decode(errors="replace")) or f"it ended with {done.returncode}"
         raise IsolationError(f"bubblewrap could not be tried: {told}")
     return done
+
+
+def _forbids_namespaces() -> bool:
+    """Whether this machine allows none of one kind, at any time."""
+    try:
+        return any(int(file.read_text()) == 0 for file in _NAMESPACES.glob("max_*_namespaces"))
+    except (OSError, ValueError):
+        return False
 
 
 def _await_gone(pids: Sequence[int]) -> None:
