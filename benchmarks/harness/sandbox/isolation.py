@@ -27,7 +27,7 @@ from pathlib import Path
 from ..errors import ChildSurvived, IsolationError
 from ..protocol import clean_text
 from . import groups, seccomp
-from .crowd import TreeWork, children_of, end_tree, is_gone, threads_of, watch, work_of
+from .crowd import TreeWork, children_of, end_tree, has_ended, is_gone, threads_of, watch, work_of
 from .freezer import Freezer, RunSpan, signal_quietly
 from .outbox import log_end
 
@@ -57,6 +57,7 @@ _NAMES_MAX = 20_000  # in one folder in memory: each takes a kilobyte of the ker
 _MAPPINGS_MAX = 20_000  # of all processes together; a process with torch has 500, an audit on a GPU 900
 _STACK_BYTES = 64 << 20
 _TRIED_S = 20.0
+_LAST_BYTES = 4096  # of a log
 _LACKS = (b"Resource temporarily unavailable", b"Cannot allocate memory")  # no words of a machine without bubblewrap
 _KILL_WAIT_S = 30.0  # a driver first ends what the process left on a GPU
 # Python ignores its own variables in isolated mode, so a child looks at ours
@@ -200,12 +201,15 @@ class Child:
     def is_lost(self) -> bool:
         """Whether the machine has ended it for want of memory, and neither we nor its own limit. The same once killed.
 
+        Whom the process that counts (`crowd.py`) has ended, we have.
+
         Its group knows. Without one, Linux has ended some process since this one began, and this one by SIGKILL.
         """
         if self._doomed is None:
             ended = groups.ended_for_memory() > self._ended_before
             self.met_shortage = ended if self._group is None else self._group.met_shortage()
-            self._is_lost = self.met_shortage and self.exit_code() == -signal.SIGKILL
+            is_killed = self.met_shortage and self.exit_code() == -signal.SIGKILL
+            self._is_lost = is_killed and not has_ended(log_end(self.log, _LAST_BYTES))
         return self._is_lost
 
     @functools.cached_property
@@ -318,7 +322,8 @@ def spawn(
         os.close(fds[-1])
     counted = not is_limited and not (group and group.limits_tasks)
     tasks, names = room.tasks if counted else None, _NAMES_MAX if strong else None
-    watch(process.pid, log, tasks=tasks, names=names, mappings=_MAPPINGS_MAX)
+    writes = strong and bool(room.devices)  # in its /proc, so also how soon Linux ends it for want of memory
+    watch(process.pid, log, tasks=tasks, names=names, mappings=_MAPPINGS_MAX, ends_first=writes)
     return Child(process, log, wrapped=strong, group=group)
 
 
