@@ -266,10 +266,15 @@ def test_baselines_have_captured_before_anything_of_the_submission_is_loaded(
 
 
 def test_a_package_compiles_its_kernels_after_that_as_well(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing is the submission's fault before that process has a context."""
     order: list[str] = []
 
-    def warm(own: GpuSession, _: Crew) -> None:
-        order.append("nobody" if own.is_alone else "warms")
+    def warmer(own: Crew) -> Any:
+        order.append("awake too late" if own.has_met_a_submission else "awake while nobody is there")
+        return SimpleNamespace(open=opens, child=SimpleNamespace(log_tail=lambda _: "")), 0
+
+    def opens(_: Any) -> None:
+        order.append("warms too early" if session.is_alone else "warms")
         raise Fault(Verdict.REJECTED, "that is all")
 
     session = opened.session(RIGHT)
@@ -277,10 +282,10 @@ def test_a_package_compiles_its_kernels_after_that_as_well(opened: Opened, monke
     module.write_text("")
     session.setting = replace(session.setting, binary=module)
     monkeypatch.setattr(GpuSession, "_capture_baselines", lambda own, _: order.append(f"captured {own.is_alone}"))
-    monkeypatch.setattr(GpuSession, "_warm", warm)
+    monkeypatch.setattr(Crew, "warmer", warmer)
     with pytest.raises(Fault, match="that is all"), session:
         pass
-    assert order == ["captured True", "warms"]
+    assert order == ["captured True", "awake while nobody is there", "warms"]
 
 
 def test_who_compiles_ends_before_the_judging_knows_a_submission_that_it_will_not_see(

@@ -155,7 +155,6 @@ class GpuSession(Session[Actor]):
         with self._memory():
             warms = setting.binary.suffix in PYTHON_SUFFIXES and bool(candidates)
             if warms:
-                self._meet_submission()
                 self._warm(crew)
                 laps.end("warm")
             crew.end_warmer()
@@ -423,7 +422,8 @@ class GpuSession(Session[Actor]):
 
     def _warm(self, crew: Crew) -> None:
         binary = f"{crew.inside('job')}/{self.setting.binary.name}"
-        warm(crew, {**self._common(), "binary": binary}, self.setting.rules.compile.timeout_s)
+        message, timeout_s = {**self._common(), "binary": binary}, self.setting.rules.compile.timeout_s
+        warm(crew, message, timeout_s, self._meet_submission)
 
     def fill(self, config: int, distribution: str | None = None, *, decoys: int = 0) -> int:
         self._distributions[config] = distribution or secrets.choice(DISTRIBUTIONS)
