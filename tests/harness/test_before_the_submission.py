@@ -42,7 +42,8 @@ class Starting(Actor):
         self._says = list(says)
         self._order, self._name = order, name
         how = {"work": lambda: TreeWork(0.0, is_ready=False), "log_tail": lambda _: "bwrap: Can't find source path"}
-        self._child = cast(Any, SimpleNamespace(**how, wait=lambda _: 1))
+        stops = {"freeze": lambda: order.append(f"{name} frozen"), "pin": lambda _: None}
+        self._child = cast(Any, SimpleNamespace(**how, **stops, wait=lambda _: 1))
         self._link = cast(Any, SimpleNamespace(send=self._told))
 
     def _told(self, **message: Any) -> None:
@@ -62,7 +63,8 @@ def opening(kind: type[Any]) -> Any:
     """A session whose own processes run while those for the submission wait for leave to load it."""
     own, how = object.__new__(kind), {"log_tail": lambda _: "", "wait": lambda _: 1, "exit_code": lambda: None}
     referee, baseline, executor = (SimpleNamespace(child=SimpleNamespace(**how)) for _ in range(3))
-    own.setting = SimpleNamespace(rules=default_rules(), order=lambda: None)
+    cores = SimpleNamespace(contestants=(0,))
+    own.setting = SimpleNamespace(rules=default_rules(), order=lambda: None, cores=cores)
     own._referee, own._casts = referee, [(baseline, None)]
     own.crew = SimpleNamespace(executors=[executor], has_met_a_submission=False)
     own.is_alone = True
@@ -85,11 +87,16 @@ def test_where_a_process_of_the_submission_has_run_nobody_is_blamed_and_no_devic
 
 
 def test_no_process_loads_the_submission_before_all_are_ready() -> None:
-    """Else the submission could end the second one before that has loaded it, which would be told as our failure."""
+    """Else the submission could end the second one before that has loaded it, which would be told as our failure.
+
+    And none runs while another one loads: it could keep that from the processors.
+    """
     order: list[str] = []
-    ready = {"ready": True}
-    opening(CpuSession)._let_load([Starting("one", order, ready), Starting("two", order, {"started": True}, ready)])
-    assert order == ["one says ready", "two says started", "two says ready", "one load", "two load"]
+    ready, serving = {"ready": True}, {"serving": True}
+    two = Starting("two", order, {"started": True}, ready, serving)
+    opening(CpuSession)._let_load([Starting("one", order, ready, serving), two])
+    loading = [f"{name} {does}" for name in ("one", "two") for does in ("load", "says serving", "frozen")]
+    assert order == ["one says ready", "two says started", "two says ready", *loading]
     order.clear()
     with pytest.raises(NotAwake):
         opening(CpuSession)._let_load([Starting("one", order, ready), Starting("two", order)])
@@ -107,7 +114,7 @@ def test_the_judge_is_alone_until_the_submission_may_load(kind: type[Any]) -> No
         child.exit_code = lambda: None
         assert own.is_alone
     assert "one load" not in order
-    own._let_load([Starting("one", order, {"ready": True})])
+    own._let_load([Starting("one", order, {"ready": True}, {own.loaded: True})])
     assert not own.is_alone
     assert "one load" in order
 
@@ -143,7 +150,7 @@ def test_on_a_gpu_memory_is_handed_over_before_the_submission_is_loaded(monkeypa
     actors = [Starting(name, order, {"ready": True}, {"loaded": True}) for name in ("one", "two")]
     own._load(None, actors, shared, has_run=False)
     handed = ["one opened", "one has memory", "two opened", "two has memory"]
-    loading = ["one load", "two load", "one says loaded", "two says loaded"]
+    loading = [f"{name} {does}" for name in ("one", "two") for does in ("load", "says loaded", "frozen")]
     assert order == [*handed, "one says ready", "two says ready", *loading]
 
 

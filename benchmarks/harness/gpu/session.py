@@ -74,6 +74,7 @@ class GpuSetting(Setting):
 class GpuSession(Session[Actor]):
     """Contestants on a GPU. Making one raises Fault where its memory is too small for the task."""
 
+    loaded = "loaded"  # its calls are recorded before it serves any
     decoys = False
     wanted_share = 0.3  # calls of a few microseconds scatter, and more steps of them take little time
     measures_gaps = True  # between launches: it may end with bounded times
@@ -178,8 +179,6 @@ class GpuSession(Session[Actor]):
             shared.hand(candidate, 2 * launch + 1)
         STANDBY.refill(self.setting.order())
         self._let_load(candidates, has_run=has_run)
-        for candidate in candidates:
-            self._await_candidate(candidate, "loaded")
 
     def trusted(self) -> tuple[Child, ...]:
         return (*super().trusted(), *(executor.child for executor in self.crew.executors))
@@ -265,8 +264,6 @@ class GpuSession(Session[Actor]):
             self.replay, self.not_replayed = None, str(error)
             if error.lacks_gpu_memory:
                 self.excuse_lack()
-            for candidate in crew.candidates:
-                candidate.child.resume()
             return
         self._casts = list(zip(crew.baselines, crew.executors, strict=True))
 
@@ -282,11 +279,7 @@ class GpuSession(Session[Actor]):
         """The other way: the candidates time their calls themselves, and the referee's clock bounds what they say."""
         crew.end_executors()
         for candidate in candidates:
-            candidate.link.send(serve=True)
-        for candidate in candidates:
-            self._await_candidate(candidate)
-            with faults_of("candidate"):
-                candidate.child.freeze()
+            self._serve_candidate(candidate)
         if self._captured.is_told:
             self._reserve_for_baselines()
         self.demand_memory_for_baselines()
@@ -295,6 +288,11 @@ class GpuSession(Session[Actor]):
         for baseline in crew.baselines:
             self._await_baseline(baseline)
             baseline.child.freeze()
+
+    def _serve_candidate(self, candidate: Actor) -> None:
+        candidate.child.resume()
+        candidate.link.send(serve=True)
+        self._seat(candidate, "serving")
 
     def _settle_baselines(self) -> bool:
         """Lets libraries choose their kernels now. Whether the calls find enough memory from then on.

@@ -86,6 +86,7 @@ class Fill:
 class Session(ABC, Generic[ActorT]):
     """Context manager; every child is dead when it is left. Raises Fault if the submission cannot be loaded."""
 
+    loaded = "serving"  # what a candidate says when it has loaded the submission
     decoys: bool  # a contestant warms up on other values before its call counts
     wanted_share = 1.0  # of the widest interval that the rules allow: more steps follow while it is wider
     has_met_hidden = False  # the submission has met a hidden configuration before the first call is judged
@@ -220,6 +221,7 @@ class Session(ABC, Generic[ActorT]):
     def _let_load(self, candidates: Sequence[ActorT], *, has_run: bool = False) -> None:
         """When all of them have all but the submission. None of them loads it before, so none can end another one.
 
+        One after the other they load it and are frozen, so none keeps another one from the processors meanwhile.
         If one is gone, raises NotAwake, as no process has seen anything of the submission yet. But if one of it
         `has_run`, it may have taken the machine's memory: raises Fault, NOISY, which doubts no device.
         If a process of ours is gone, raises RefereeError, which is nobody's fault while the judge `is_alone`.
@@ -239,6 +241,7 @@ class Session(ABC, Generic[ActorT]):
             self._meet_submission()
         for candidate in candidates:
             candidate.link.send(load=True)
+            self._seat(candidate, self.loaded)
 
     def trusted(self) -> tuple[Child, ...]:
         """The processes that do not load the submission."""
@@ -247,6 +250,15 @@ class Session(ABC, Generic[ActorT]):
     def _meet_submission(self) -> None:
         """From now on a process of it may do anything, so what fails may be its fault."""
         self.is_alone = False
+
+    def _seat(self, candidate: ActorT, word: str) -> None:
+        self._await_candidate(candidate, word)
+        with faults_of("candidate"):
+            self._park(candidate)
+
+    def _park(self, contestant: ActorT) -> None:
+        """Freezes a contestant until its first call."""
+        contestant.child.freeze()
 
     def _await_candidate(self, candidate: ActorT, word: str = "serving") -> None:
         """Waits until the candidate sends `word`; anything else is a Fault."""
@@ -331,13 +343,6 @@ class CpuSession(Session[Contestant]):
             self._await_baseline(baseline)
             self._park(baseline)
         self._let_load(candidates)
-        for candidate in candidates:
-            self._seat(candidate)
-
-    def _seat(self, candidate: Contestant) -> None:
-        self._await_candidate(candidate)
-        with faults_of("candidate"):
-            self._park(candidate)
 
     def _common(self) -> dict[str, Any]:
         """The part of an `open` message that all children need."""
@@ -345,8 +350,8 @@ class CpuSession(Session[Contestant]):
         return baselines.opening(setting.task, describe(setting.configs, self._layout), setting.cores.threads)
 
     def _park(self, contestant: Contestant) -> None:
-        """Freezes a contestant until its first call and restricts it to the cores reserved for contestants."""
-        contestant.child.freeze()
+        """And restricts it to the cores reserved for contestants."""
+        super()._park(contestant)
         contestant.child.pin(self.setting.cores.contestants)
 
     def _contestant(self, module: str, inputs_fd: int) -> Contestant:
