@@ -183,6 +183,9 @@ class GpuSession(Session[Actor]):
     def trusted(self) -> tuple[Child, ...]:
         return (*super().trusted(), *(executor.child for executor in self.crew.executors))
 
+    def untrusted(self) -> tuple[Child, ...]:
+        return tuple(actor.child for actor in (*self.crew.candidates, *self.crew.warmers) if actor.started)
+
     def _meet_submission(self) -> None:
         super()._meet_submission()
         self._has_loaded = self.crew.has_met_a_submission = True
@@ -419,9 +422,8 @@ class GpuSession(Session[Actor]):
         return Shared(fds[0], fds[1:], sizes["input_bytes"], sizes["output_bytes"])
 
     def _warm(self, crew: Crew) -> None:
-        binary = f"{crew.inside('job')}/{self.setting.binary.name}"
-        message, timeout_s = {**self._common(), "binary": binary}, self.setting.rules.compile.timeout_s
-        warm(crew, message, timeout_s, self._meet_submission)
+        message = {**self._common(), "binary": f"{crew.inside('job')}/{self.setting.binary.name}"}
+        warm(crew, message, self.setting.rules.compile.timeout_s, self._meet_submission)
 
     def fill(self, config: int, distribution: str | None = None, *, decoys: int = 0) -> int:
         self._distributions[config] = distribution or secrets.choice(DISTRIBUTIONS)

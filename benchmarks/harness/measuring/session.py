@@ -247,6 +247,9 @@ class Session(ABC, Generic[ActorT]):
         """The processes that do not load the submission."""
         return (self._referee.child, *(baseline.child for baseline, _ in self._casts))
 
+    def untrusted(self) -> tuple[Child, ...]:
+        return tuple(candidate.child for _, candidate in self._casts if candidate.started)
+
     def _meet_submission(self) -> None:
         """From now on a process of it may do anything, so what fails may be its fault."""
         self.is_alone = False
@@ -376,9 +379,8 @@ class CpuSession(Session[Contestant]):
         outputs = {
             f"{item.module}{number}": item.outputs.fd for number, cast in enumerate(self._casts) for item in cast
         }
-        threads, writing_cores = len(os.sched_getaffinity(0)), self.setting.cores.supervisor
-        memory = {"inputs": inputs_fd, "outputs": outputs}
-        self._referee.open(**{**common, "threads": threads}, **memory, writing_cores=writing_cores)
+        here = {"threads": len(os.sched_getaffinity(0)), "writing_cores": self.setting.cores.supervisor}
+        self._referee.open(**{**common, **here}, inputs=inputs_fd, outputs=outputs)
         self._referee.receive()
 
     def _start_baseline(self, baseline: Contestant, common: dict[str, Any], number: int) -> None:
@@ -388,8 +390,7 @@ class CpuSession(Session[Contestant]):
         room = replace(room, read_only={**room.read_only, setting.shell: "/kbench/shell.so"})
         baseline.start(room, setting.scratch / f"baseline{number}.log", trusted_filter())
         wanted = [problem is None for problem in setting.prepared.problems]
-        shell = inside(setting.shell, "shell.so")
-        baseline.open({**common, "shell": shell, "prepare": False, "compile": wanted})
+        baseline.open({**common, "shell": inside(setting.shell, "shell.so"), "prepare": False, "compile": wanted})
 
     def _candidate_room(self) -> Room:
         limits, binary = self.setting.rules.limits, self.setting.binary
