@@ -22,7 +22,7 @@ from benchmarks.harness.measuring import baselines
 from benchmarks.harness.measuring.contestants import Actor, Contestant
 from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.measuring.memory import describe
-from benchmarks.harness.measuring.session import CpuSession, CpuSetting, faults_of
+from benchmarks.harness.measuring.session import CpuSession, CpuSetting
 
 
 def few_calls(rules: Rules) -> Rules:
@@ -102,10 +102,7 @@ class WarmSession(CpuSession):
         guest.start(self._candidate_room(), setting.scratch / "candidate0.log")
         common = baselines.opening(setting.task, describe(setting.configs, self._layout), setting.cores.threads)
         self._open_candidate(guest, {name: value for name, value in common.items() if name != "task"})
-        self._let_load([guest])
-        self._await_candidate(guest)
-        with faults_of("candidate"):
-            return self._park(guest)
+        return self._let_load([guest])
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -211,11 +211,14 @@ class StagedJudging:
     def _blame(self, build: Build, prepared: PreparedBaseline, error: Exception) -> None:
         """Repeats the judging without the submission. Raises Fault if that works: the submission caused `error`.
 
-        If it fails too, `error` stays ours; only NOISY is passed on. So is what the machine did to one of ours.
+        If it fails too, `error` stays ours; only NOISY is passed on. So is what the machine did to one of ours, unless
+        a process of the submission was ended for its memory as well.
         """
         assert build.binary is not None  # noqa: S101 - _build raises if there is no binary
         assert self._session is not None  # noqa: S101 - who has no session is not blamed
         if any(child.is_lost() for child in self._session.trusted()):
+            if any(child.has_overrun for child in self._session.untrusted()):
+                raise Fault(Verdict.OUT_OF_MEMORY, "its process took more memory than it may have") from error
             raise lost_to_the_machine("a process of the judge") from error
         fills = self._session.last_fills()
         with scratch_folder("control-", self.paths.scratch) as scratch:
@@ -423,12 +426,8 @@ class StagedJudging:
     def _remark(self, judging: Judging, number: int, config: Config, gathered_us: float) -> None:
         problem = judging.compile_problems[number]
         if problem and not self.quick:
-            self.flags.append(
-                Flag(
-                    "no-compile-baseline",
-                    f"{config.key}: compared with eager only; torch.compile: {problem}",
-                )
-            )
+            told = f"{config.key}: compared with eager only; torch.compile: {problem}"
+            self.flags.append(Flag("no-compile-baseline", told))
         late_us = judging.late_ready_us(number)
         if late_us > _LATE_FLAG_US:
             self.flags.append(

@@ -20,6 +20,7 @@ from benchmarks.harness.compilers import builds
 from benchmarks.harness.errors import NotAwake, ProcessorsBusy, RefereeError
 from benchmarks.harness.gpu import session as of_gpus
 from benchmarks.harness.gpu.session import GpuSession
+from benchmarks.harness.measuring import session as of_processors
 from benchmarks.harness.measuring.baselines import CpuPreparation
 from benchmarks.harness.measuring.contestants import Actor
 from benchmarks.harness.measuring.faults import Fault
@@ -42,7 +43,8 @@ class Starting(Actor):
         self._says = list(says)
         self._order, self._name = order, name
         how = {"work": lambda: TreeWork(0.0, is_ready=False), "log_tail": lambda _: "bwrap: Can't find source path"}
-        self._child = cast(Any, SimpleNamespace(**how, wait=lambda _: 1, is_lost=lambda: False))
+        stops = {"freeze": lambda: order.append(f"{name} frozen"), "pin": lambda _: None}
+        self._child = cast(Any, SimpleNamespace(**how, **stops, wait=lambda _: 1, is_lost=lambda: False))
         self._link = cast(Any, SimpleNamespace(send=self._told))
 
     def _told(self, **message: Any) -> None:
@@ -65,7 +67,8 @@ def opening(kind: type[Any]) -> Any:
         {"log_tail": lambda _: "", "wait": lambda _: 1, "exit_code": lambda: None, "is_lost": lambda: False},
     )
     referee, baseline, executor = (SimpleNamespace(child=SimpleNamespace(**how)) for _ in range(3))
-    own.setting = SimpleNamespace(rules=default_rules(), order=lambda: None)
+    cores = SimpleNamespace(contestants=(0,))
+    own.setting = SimpleNamespace(rules=default_rules(), order=lambda: None, cores=cores)
     own._referee, own._casts = referee, [(baseline, None)]
     own.crew = SimpleNamespace(executors=[executor], has_met_a_submission=False)
     own.is_alone = True
@@ -104,11 +107,16 @@ def test_where_a_process_of_the_submission_has_run_nobody_is_blamed_and_no_devic
 
 
 def test_no_process_loads_the_submission_before_all_are_ready() -> None:
-    """Else the submission could end the second one before that has loaded it, which would be told as our failure."""
+    """Else the submission could end the second one before that has loaded it, which would be told as our failure.
+
+    And none runs while another one loads: it could keep that from the processors.
+    """
     order: list[str] = []
-    ready = {"ready": True}
-    opening(CpuSession)._let_load([Starting("one", order, ready), Starting("two", order, {"started": True}, ready)])
-    assert order == ["one says ready", "two says started", "two says ready", "one load", "two load"]
+    ready, serving = {"ready": True}, {"serving": True}
+    two = Starting("two", order, {"started": True}, ready, serving)
+    opening(CpuSession)._let_load([Starting("one", order, ready, serving), two])
+    loading = [f"{name} {does}" for name in ("one", "two") for does in ("load", "says serving", "frozen")]
+    assert order == ["one says ready", "two says started", "two says ready", *loading]
     order.clear()
     with pytest.raises(NotAwake):
         opening(CpuSession)._let_load([Starting("one", order, ready), Starting("two", order)])
@@ -126,7 +134,7 @@ def test_the_judge_is_alone_until_the_submission_may_load(kind: type[Any]) -> No
         child.exit_code = lambda: None
         assert own.is_alone
     assert "one load" not in order
-    own._let_load([Starting("one", order, {"ready": True})])
+    own._let_load([Starting("one", order, {"ready": True}, {own.loaded: True})])
     assert not own.is_alone
     assert "one load" in order
 
@@ -162,22 +170,31 @@ def test_on_a_gpu_memory_is_handed_over_before_the_submission_is_loaded(monkeypa
     actors = [Starting(name, order, {"ready": True}, {"loaded": True}) for name in ("one", "two")]
     own._load(None, actors, shared, has_run=False)
     handed = ["one opened", "one has memory", "two opened", "two has memory"]
-    loading = ["one load", "two load", "one says loaded", "two says loaded"]
+    loading = [f"{name} {does}" for name in ("one", "two") for does in ("load", "says loaded", "frozen")]
     assert order == [*handed, "one says ready", "two says ready", *loading]
 
 
 @pytest.mark.parametrize("file", ["candidate.py", "gpu/candidate.py"])
-def test_a_child_reads_nothing_of_the_submission_before_it_may_load(file: str) -> None:
+def test_a_child_loads_the_submission_as_soon_as_it_may_and_not_before(file: str) -> None:
+    """What fails in between would be told as the submission's failure, although it is our code: a filter, say."""
     (main,) = (
         item
         for item in ast.walk(ast.parse((CHILDREN / file).read_text()))
         if isinstance(item, ast.FunctionDef) and item.name == "main"
     )
-    lines = {name: number for number, line in enumerate(ast.unparse(main).splitlines()) for name in line.split("(")}
-    asks = next(number for name, number in lines.items() if name.strip() == "await_leave_to_load")
-    reads = [number for number, line in enumerate(ast.unparse(main).splitlines()) if "message['binary']" in line]
-    assert reads
-    assert min(reads) > asks
+    lines = [line.strip() for line in ast.unparse(main).splitlines()]
+    loads = next(number for number, line in enumerate(lines) if line.startswith("functions = load_functions("))
+    assert lines[loads - 1] == "await_leave_to_load(link)"
+
+
+@pytest.mark.sandbox
+def test_a_filter_that_cannot_be_installed_is_no_fault_of_its_author(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the machine has no memory for it."""
+    monkeypatch.setattr(of_processors, "candidate_program", lambda: b"no program of a filter")
+    with pytest.raises(NotAwake, match="the process for the submission did not start"):
+        judge(Source(KERNEL, "cpp"), TASK, default_rules(), paths, quick=True)
 
 
 @pytest.mark.sandbox

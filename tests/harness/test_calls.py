@@ -14,9 +14,9 @@ from benchmarks.harness import Verdict, default_rules, default_suites, find_task
 from benchmarks.harness.errors import NotStopped, RefereeError, SupervisorError
 from benchmarks.harness.measuring import calls, contestants
 from benchmarks.harness.measuring.calls import Judging
-from benchmarks.harness.measuring.contestants import Actor, CallResult
+from benchmarks.harness.measuring.contestants import Actor, CallComparison, CallResult
 from benchmarks.harness.measuring.faults import Fault
-from benchmarks.harness.measuring.session import COMPILE, EAGER, CallComparison, Session, faults_of
+from benchmarks.harness.measuring.session import COMPILE, EAGER, Session, faults_of
 from benchmarks.harness.measuring.tally import CANDIDATE, with_decoys
 from benchmarks.harness.measuring.used_up import Touched
 from benchmarks.harness.protocol import Status

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness.sandbox import crowd, isolation
+from benchmarks.harness.sandbox import crowd, groups, isolation
 from benchmarks.harness.sandbox.isolation import TASKS_MAX, Isolation, Room, spawn
 from benchmarks.harness.sandbox.seccomp import builder_program
 from tests.harness.test_isolation import candidate_room, install
@@ -129,6 +129,54 @@ def test_who_ends_the_process_that_watches_changes_nothing(tmp_path: Path) -> No
     assert sleeper.wait(30) == -signal.SIGKILL
     assert "more than 1 processes" in log.read_text()
     assert crowd._watcher() is not first
+
+
+LOWERS = """
+import os, time
+{forks}
+try:
+    open("/proc/self/oom_score_adj", "w").write("0")
+except OSError:
+    print("refused", flush=True)
+    raise SystemExit
+print("lowered", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("forks", ["", "if os.fork(): os.wait(); os._exit(0)"], ids=["itself", "a child"])
+def test_who_makes_linux_end_others_first_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forks: str) -> None:
+    """Where a GPU is it can write that to /proc, and a machine without memory would end others first."""
+    if not isolation.isolation_in_force().strong:
+        pytest.skip("only with bubblewrap")
+    told = iter([0, 1, 1])  # processes that Linux has ended, one of them meanwhile
+    monkeypatch.setattr(groups, "ended_for_memory", lambda: next(told, 1))
+    argv, room = [sys.executable, "-I", "-c", LOWERS.format(forks=forks)], Room(devices=(Path("/dev/null"),))
+    child = spawn(argv, room, tmp_path / "log", filter_program=b"" if forks else builder_program())
+    try:
+        assert child.wait(20) is not None
+    finally:
+        child.kill()
+    if "refused" not in (log := (tmp_path / "log").read_text()):  # as to a worker with rights of root
+        assert log == "lowered\n\nended: it has lowered its oom_score_adj\n"
+        assert child.exit_code() == -signal.SIGKILL
+        assert not child.is_lost()
+
+
+def test_who_may_not_write_that_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(isolation, "watch", lambda *_, ends_first, **__: asked.append(ends_first))
+    for devices in ((), (Path("/dev/null"),)):
+        spawn(["/bin/true"], Room(devices=devices), tmp_path / "log").kill()
+    assert asked == [False, isolation.isolation_in_force().strong]
+
+
+@pytest.mark.parametrize(("available", "is_short"), [(200, True), (300, False)])
+def test_all_looks_ask_while_the_machine_has_little_memory(
+    monkeypatch: pytest.MonkeyPatch, available: int, *, is_short: bool
+) -> None:
+    monkeypatch.setattr(crowd, "_meminfo", lambda: {"MemTotal": 1000, "MemAvailable": available})
+    assert crowd._is_short_of_memory() is is_short
 
 
 def test_honest_work_has_room() -> None:

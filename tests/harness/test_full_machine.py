@@ -83,7 +83,7 @@ def test_a_full_disk_accuses_no_kernel_of_tampering(
         keep_kernels=lambda _: unpack_into(packed, left.parent / "target", KERNELS),
     )
     with pytest.raises((OSError, Fault)) as caught:
-        warming.warm(crew, {}, 1.0)
+        warming.warm(crew, {}, 1.0, lambda: None)
     assert getattr(caught.value, "verdict", None) is verdict
 
 

@@ -489,6 +489,7 @@ class FakeActor:
             is_lost=lambda: False,
             log_tail=lambda _: "",
             freeze=lambda: self.frozen.append(True),
+            resume=lambda: self.frozen.append(False),
             exit_code=lambda: None,
             work=lambda: TreeWork(0.0, is_ready=False),
         )
@@ -1106,6 +1107,20 @@ def test_candidates_are_frozen_before_anything_is_timed() -> None:
     replay = replay_of(executor=FakeActor(ANSWER), candidate=(candidate := FakeActor()))
     replay._freeze_candidates()
     assert candidate.frozen == [True]
+
+
+def test_only_the_process_that_is_recorded_runs_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the second one could keep the processors, and the first would be waited for as if others had them."""
+
+    def fails(*_: Any) -> None:
+        raise NotReplayable("it cannot be recorded")
+
+    monkeypatch.setattr(CallRecording, "calls", fails)
+    replay, second = replay_of(candidate=(first := FakeActor())), FakeActor()
+    replay.crew.candidates.append(second)  # type: ignore[arg-type]
+    with pytest.raises(NotReplayable):
+        replay.begin(SimpleNamespace(memory=None), lambda _: 0, None)  # type: ignore[arg-type]
+    assert (first.frozen, second.frozen) == ([False], [])
 
 
 def test_a_control_run_replays_the_baselines() -> None:

@@ -266,10 +266,15 @@ def test_baselines_have_captured_before_anything_of_the_submission_is_loaded(
 
 
 def test_a_package_compiles_its_kernels_after_that_as_well(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing is the submission's fault before that process has a context."""
     order: list[str] = []
 
-    def warm(own: GpuSession, _: Crew) -> None:
-        order.append("nobody" if own.is_alone else "warms")
+    def warmer(own: Crew) -> Any:
+        order.append("awake too late" if own.has_met_a_submission else "awake while nobody is there")
+        return SimpleNamespace(open=opens, child=SimpleNamespace(log_tail=lambda _: "")), 0
+
+    def opens(_: Any) -> None:
+        order.append("warms too early" if session.is_alone else "warms")
         raise Fault(Verdict.REJECTED, "that is all")
 
     session = opened.session(RIGHT)
@@ -277,10 +282,10 @@ def test_a_package_compiles_its_kernels_after_that_as_well(opened: Opened, monke
     module.write_text("")
     session.setting = replace(session.setting, binary=module)
     monkeypatch.setattr(GpuSession, "_capture_baselines", lambda own, _: order.append(f"captured {own.is_alone}"))
-    monkeypatch.setattr(GpuSession, "_warm", warm)
+    monkeypatch.setattr(Crew, "warmer", warmer)
     with pytest.raises(Fault, match="that is all"), session:
         pass
-    assert order == ["captured True", "warms"]
+    assert order == ["captured True", "awake while nobody is there", "warms"]
 
 
 def test_who_compiles_ends_before_the_judging_knows_a_submission_that_it_will_not_see(
@@ -302,7 +307,8 @@ def test_bounded_baselines_take_their_memory_while_the_candidates_are_frozen(
     order: list[str] = []
 
     def actor(name: str) -> Any:
-        child = SimpleNamespace(freeze=lambda: order.append(f"{name} frozen"))
+        changes = {"freeze": "frozen", "resume": "resumed"}
+        child = SimpleNamespace(**{how: partial(order.append, f"{name} {done}") for how, done in changes.items()})
         link = SimpleNamespace(send=lambda **what: order.append(f"{name} {what}"))
         words = {Word.LACKED: 5 if name == "baseline" else 0}
         return SimpleNamespace(child=child, link=link, control=SimpleNamespace(words=words))
@@ -316,18 +322,19 @@ def test_bounded_baselines_take_their_memory_while_the_candidates_are_frozen(
         crew=crew,
         _captured=Captured(is_told=True),
         _referee=SimpleNamespace(ask=lambda *_, **what: order.append(f"staged {what['config']}")),
-        _await_candidate=lambda _: None,
+        _await_candidate=lambda *_: None,
+        _park=lambda candidate: candidate.child.freeze(),
         _await_baseline=reserved,
         _lacked_before=5,
         setting=SimpleNamespace(prepared=SimpleNamespace(problems=("too slow", None)), control=is_control),
         fill=lambda _: None,
     )
-    for name in ("_reserve_for_baselines", "demand_memory_for_baselines", "_lacked"):
+    for name in ("_reserve_for_baselines", "demand_memory_for_baselines", "_lacked", "_serve_candidate", "_seat"):
         setattr(own, name, partial(getattr(GpuSession, name), own))
     with pytest.raises(Fault, match="too little GPU memory") if is_fault else nullcontext() as raised:
         GpuSession._serve(own, crew, [] if is_control else [actor("candidate")])
     assert not is_fault or raised.value.verdict is Verdict.OUT_OF_MEMORY
-    first = [] if is_control else ["candidate {'serve': True}", "candidate frozen"]
+    first = [] if is_control else ["candidate resumed", "candidate {'serve': True}", "candidate frozen"]
     calls = ["staged 0", f"baseline {{'reserve': 0, 'functions': {[EAGER]}}}"]
     calls += ["staged 1", f"baseline {{'reserve': 1, 'functions': {[EAGER, COMPILE]}}}"]
     served = [] if is_fault else ["baseline {'serve': True}", "baseline frozen"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.harness.errors import IsolationError
-from benchmarks.harness.sandbox import isolation
+from benchmarks.harness.sandbox import isolation, trial
 
 TRIES = pytest.mark.parametrize("tried", ["isolation_in_force", "tasks_are_limited"])
 CACHED = (isolation.isolation_in_force, isolation.tasks_are_limited)
@@ -51,7 +51,7 @@ def test_a_machine_that_allows_no_namespaces_has_none_later(
     first: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "max_user_namespaces").write_text("0\n")
-    monkeypatch.setattr(isolation, "_NAMESPACES", tmp_path)
+    monkeypatch.setattr(trial, "_NAMESPACES", tmp_path)
     monkeypatch.setattr(isolation.shutil, "which", lambda _: "/usr/bin/bwrap")
     first((1, b"", NO_NAMESPACE))
     assert not isolation.isolation_in_force().strong

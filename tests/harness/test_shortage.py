@@ -183,6 +183,23 @@ def test_a_process_of_the_judge_that_the_machine_ended_accuses_nobody(
     assert report.verdict is verdict, report.reason
 
 
+@pytest.mark.sandbox
+@pytest.mark.usefixtures("ended")
+def test_whose_own_process_was_ended_for_its_memory_is_to_blame(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As its control group tells: what the machine lacked, the submission has taken."""
+    verify = Judging.verify
+
+    def killing(own: Judging) -> None:
+        own._session.untrusted()[0].has_overrun = True
+        kill(own._session._referee.child)
+        verify(own)
+
+    monkeypatch.setattr(Judging, "verify", killing)
+    monkeypatch.setattr(Child, "is_lost", lambda own: own.exit_code() == -signal.SIGKILL)
+    report = judged(paths)
+    assert report.verdict is Verdict.OUT_OF_MEMORY, report.reason
+
+
 @pytest.mark.parametrize(
     ("log", "by_machine", "verdict"),
     [

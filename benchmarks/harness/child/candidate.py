@@ -20,9 +20,9 @@ def main(arguments: Sequence[str]) -> None:
     calls = open_calls(message)
     # Python ignores the signal for a file that grows too large, which would turn endless output into endless time
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-    await_leave_to_load(link)
     if message["filter"]:
         install_filter(base64.b64decode(message["filter"]))
+    await_leave_to_load(link)
     functions = load_functions(message["binary"], message, link)
     if functions is not None:
         serve(message, [functions], calls, link)

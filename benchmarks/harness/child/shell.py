@@ -44,7 +44,10 @@ def connect(arguments: Sequence[str]) -> Link:
 
 
 def await_leave_to_load(link: Link) -> None:
-    """Until here no byte of the submission is in this process: it has no part in an end before that."""
+    """Until here nothing of the submission is loaded: it has no part in an end before that.
+
+    All that is ours is done by then, the filter included. On a GPU the packages that a Python text names are imported.
+    """
     link.send(ready=True)
     link.receive()
 

@@ -175,7 +175,7 @@ class Crew:
     def end_warmer(self) -> None:
         """Its memory on the GPU is free for others afterwards. Raises as `kill` does."""
         with self._whose_fault():
-            end_theirs(self._warmers)
+            end_theirs(self.warmers)
 
     def keep_kernels(self, ours: Mapping[str, str]) -> None:
         """What the warming process, which has ended, left of its cache is what candidates see.
@@ -211,7 +211,7 @@ class Crew:
         self._doom()  # a process with much of a GPU's memory takes a while to end: all at the same time
         ours = [_ended(actor.kill) for actor in (*self.baselines, self._referee) if actor is not None]
         theirs = [_ended(actor.kill) for actor in self.executors]
-        held = (*self.candidates, *self._warmers)
+        held = (*self.candidates, *self.warmers)
         try:
             end_theirs(held)
         finally:
@@ -252,10 +252,10 @@ class Crew:
 
     @property
     def _everybody(self) -> tuple[Actor, ...]:
-        return (*self.baselines, *self.candidates, *self.executors, *self._warmers)
+        return (*self.baselines, *self.candidates, *self.executors, *self.warmers)
 
     @property
-    def _warmers(self) -> tuple[Actor, ...]:
+    def warmers(self) -> tuple[Actor, ...]:
         return () if self._warmer is None else (self._warmer,)
 
     def _start(self) -> None:

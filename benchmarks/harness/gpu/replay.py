@@ -136,11 +136,12 @@ class Replay:
         self.laps.end("baselines_captured")
 
     def begin(self, shared: Shared, fill: Callable[[int], int], binary: Any) -> None:
-        """Records, loads, and replays everything once.
+        """Records, loads, and replays everything once. The candidates are frozen, and are so afterwards or gone.
 
         Raises NotReplayable, and Fault if the submission's process does not survive being recorded.
         """
         candidate, until_s = self.crew.candidates[0], time.monotonic() + self.begin_s
+        candidate.child.resume()
         recording = CallRecording(candidate, self.referee, self.configs, 3 * self.timeout_s, until_s, self.laps)
         self.calls = recording.calls(
             fill, self.before_hidden, shared.memory, [len(sets) for sets in self.layout.inputs]

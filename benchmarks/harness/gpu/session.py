@@ -16,7 +16,7 @@ from typing import Any
 
 from ..errors import LacksMemory, RefereeError, SupervisorError
 from ..measuring.answers import number_of
-from ..measuring.contestants import Actor, CallResult
+from ..measuring.contestants import Actor, CallComparison, CallResult
 from ..measuring.faults import Fault, may_lack_gpu_memory
 from ..measuring.laps import Laps
 from ..measuring.memory import describe, overlay
@@ -26,7 +26,6 @@ from ..measuring.session import (
     EAGER,
     NOTHING,
     REFEREE_TIMEOUT_S,
-    CallComparison,
     Session,
     Setting,
     faults_of,
@@ -74,6 +73,7 @@ class GpuSetting(Setting):
 class GpuSession(Session[Actor]):
     """Contestants on a GPU. Making one raises Fault where its memory is too small for the task."""
 
+    loaded = "loaded"  # its calls are recorded before it serves any
     decoys = False
     wanted_share = 0.3  # calls of a few microseconds scatter, and more steps of them take little time
     measures_gaps = True  # between launches: it may end with bounded times
@@ -155,7 +155,6 @@ class GpuSession(Session[Actor]):
         with self._memory():
             warms = setting.binary.suffix in PYTHON_SUFFIXES and bool(candidates)
             if warms:
-                self._meet_submission()
                 self._warm(crew)
                 laps.end("warm")
             crew.end_warmer()
@@ -179,11 +178,12 @@ class GpuSession(Session[Actor]):
             shared.hand(candidate, 2 * launch + 1)
         STANDBY.refill(self.setting.order())
         self._let_load(candidates, has_run=has_run)
-        for candidate in candidates:
-            self._await_candidate(candidate, "loaded")
 
     def trusted(self) -> tuple[Child, ...]:
         return (*super().trusted(), *(executor.child for executor in self.crew.executors))
+
+    def untrusted(self) -> tuple[Child, ...]:
+        return tuple(actor.child for actor in (*self.crew.candidates, *self.crew.warmers) if actor.started)
 
     def _meet_submission(self) -> None:
         super()._meet_submission()
@@ -266,8 +266,6 @@ class GpuSession(Session[Actor]):
             self.replay, self.not_replayed = None, str(error)
             if error.lacks_gpu_memory:
                 self.excuse_lack()
-            for candidate in crew.candidates:
-                candidate.child.resume()
             return
         self._casts = list(zip(crew.baselines, crew.executors, strict=True))
 
@@ -283,11 +281,7 @@ class GpuSession(Session[Actor]):
         """The other way: the candidates time their calls themselves, and the referee's clock bounds what they say."""
         crew.end_executors()
         for candidate in candidates:
-            candidate.link.send(serve=True)
-        for candidate in candidates:
-            self._await_candidate(candidate)
-            with faults_of("candidate"):
-                candidate.child.freeze()
+            self._serve_candidate(candidate)
         if self._captured.is_told:
             self._reserve_for_baselines()
         self.demand_memory_for_baselines()
@@ -296,6 +290,11 @@ class GpuSession(Session[Actor]):
         for baseline in crew.baselines:
             self._await_baseline(baseline)
             baseline.child.freeze()
+
+    def _serve_candidate(self, candidate: Actor) -> None:
+        candidate.child.resume()
+        candidate.link.send(serve=True)
+        self._seat(candidate, "serving")
 
     def _settle_baselines(self) -> bool:
         """Lets libraries choose their kernels now. Whether the calls find enough memory from then on.
@@ -422,8 +421,8 @@ class GpuSession(Session[Actor]):
         return Shared(fds[0], fds[1:], sizes["input_bytes"], sizes["output_bytes"])
 
     def _warm(self, crew: Crew) -> None:
-        binary = f"{crew.inside('job')}/{self.setting.binary.name}"
-        warm(crew, {**self._common(), "binary": binary}, self.setting.rules.compile.timeout_s)
+        message = {**self._common(), "binary": f"{crew.inside('job')}/{self.setting.binary.name}"}
+        warm(crew, message, self.setting.rules.compile.timeout_s, self._meet_submission)
 
     def fill(self, config: int, distribution: str | None = None, *, decoys: int = 0) -> int:
         self._distributions[config] = distribution or secrets.choice(DISTRIBUTIONS)

@@ -19,7 +19,6 @@ from typing import Any, NoReturn, Self
 from ..errors import Cancelled, ChildSurvived, LacksMemory, NotAwake, NotStanding, Overloaded, SupervisorError
 from ..measuring.faults import Fault, Stuck, call_fault
 from ..measuring.laps import Laps
-from ..measuring.session import faults_of
 from ..report import Verdict
 from ..sandbox.outbox import discard
 from .capacity import WAITING_SHARE
@@ -181,7 +180,6 @@ class StandingGpuSession(GpuSession):
             self._shared.hand(self.candidate, 1)
             self._refill()
             self._let_load([self.candidate])
-            self._await_candidate(self.candidate, "loaded")
             laps.end("candidate_loaded")
             self._begin_replay(crew, self._shared)
             if self.replay is None:
@@ -233,13 +231,7 @@ class StandingGpuSession(GpuSession):
             self._baseline_serves = True
             self._serve(self.crew, self.crew.candidates)
             return
-        self._serve_candidate()
-
-    def _serve_candidate(self) -> None:
-        self.candidate.link.send(serve=True)
-        self._await_candidate(self.candidate)
-        with faults_of("candidate"):
-            self.candidate.child.freeze()
+        self._serve_candidate(self.candidate)
 
     def _demand_right(self) -> None:
         """Raises Fault if a call fails or is wrong that the candidate makes itself on a configuration that is shown.
@@ -247,7 +239,7 @@ class StandingGpuSession(GpuSession):
         Most calls that cannot be replayed are simply wrong, and a judging of their own would take several times as long
         as a look.
         """
-        self._serve_candidate()
+        self._serve_candidate(self.candidate)
         for number in (number for number, config in enumerate(self.setting.configs) if not config.hidden):
             choice = self.fill(number)
             fault = call_fault(self.call_candidate(number, choice), quoted=not self.has_met_hidden)

@@ -5,7 +5,7 @@ folders, and what is taken from them (`crew.py`).
 """
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..measuring.contestants import Actor, WholeLimit
@@ -20,9 +20,13 @@ from .crew import Crew
 _LOG_BYTES = 4000
 
 
-def warm(crew: Crew, message: dict[str, Any], timeout_s: float) -> None:
-    """Fills the crew's cache with the kernels of the submission that `message` names. Raises Fault."""
+def warm(crew: Crew, message: dict[str, Any], timeout_s: float, meet: Callable[[], None]) -> None:
+    """Fills the crew's cache with the kernels of the submission that `message` names. Raises Fault, NotAwake.
+
+    `meet` is called right before its process is told of the submission: what fails until then is not its fault.
+    """
     warmer, answer_fd = crew.warmer()
+    meet()
     program = builder_program(gpu=True) if supported() else b""
     try:
         warmer.open({**message, "answer": answer_fd, "filter": base64.b64encode(program).decode()})

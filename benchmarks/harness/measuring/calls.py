@@ -24,9 +24,9 @@ from ..rules import Rules
 from ..scores.stats import PairedTimes, bootstrap_log_speedups, interval, mean_logs, median_us
 from ..source import Step, Watcher
 from ..tasks.spec import Config
-from .contestants import CallResult
+from .contestants import CallComparison, CallResult
 from .faults import Fault, call_fault
-from .session import COMPILE, DISTRIBUTIONS, EAGER, NOTHING, CallComparison, Fill, Session
+from .session import COMPILE, DISTRIBUTIONS, EAGER, NOTHING, Fill, Session
 from .tally import CANDIDATE, ConfigTally, Contender, gathered, with_decoys
 from .used_up import Watch, fresh_us_per_byte
 

@@ -72,6 +72,18 @@ class CallResult:
         return self.wall_us if self.event_us is None else self.event_us
 
 
+@dataclass(frozen=True)
+class CallComparison:
+    """The referee's comparison of the results of one call."""
+
+    ok: bool
+    reason: str
+    max_abs_error: float
+    max_rel_error: float
+    distribution: str
+    intact: bool = True  # the inputs are as they were before the call
+
+
 class Starved(TimeoutError):
     """A limit is over, but others had the processors for so long that it says nothing of who waited for them."""
 

@@ -28,7 +28,7 @@ from ..sandbox.seccomp import builder_program, candidate_program, supported
 from ..tasks.spec import VALUES, Config, TaskSpec
 from . import baselines, used_up
 from .baselines import PreparedBaseline
-from .contestants import Actor, CallResult, Contestant, Starved, WholeLimit
+from .contestants import Actor, CallComparison, CallResult, Contestant, Starved, WholeLimit
 from .faults import Fault, end_of, first_line, load_fault, may_lack_gpu_memory, slow_load
 from .last_words import failed, not_awake
 from .memory import SharedMemory, describe, lay_out
@@ -39,18 +39,6 @@ EAGER, COMPILE, NOTHING = 0, 1, 2
 REFEREE_TIMEOUT_S = 120.0
 # of values; verification uses them in turn
 DISTRIBUTIONS = ("normal", "outliers", "mixed", "integers", "uniform", "published", "large", "small")
-
-
-@dataclass(frozen=True)
-class CallComparison:
-    """The referee's comparison of the results of one call."""
-
-    ok: bool
-    reason: str
-    max_abs_error: float
-    max_rel_error: float
-    distribution: str
-    intact: bool = True  # the inputs are as they were before the call
 
 
 @dataclass(frozen=True)
@@ -86,6 +74,7 @@ class Fill:
 class Session(ABC, Generic[ActorT]):
     """Context manager; every child is dead when it is left. Raises Fault if the submission cannot be loaded."""
 
+    loaded = "serving"  # what a candidate says when it has loaded the submission
     decoys: bool  # a contestant warms up on other values before its call counts
     wanted_share = 1.0  # of the widest interval that the rules allow: more steps follow while it is wider
     has_met_hidden = False  # the submission has met a hidden configuration before the first call is judged
@@ -220,6 +209,7 @@ class Session(ABC, Generic[ActorT]):
     def _let_load(self, candidates: Sequence[ActorT], *, has_run: bool = False) -> None:
         """When all of them have all but the submission. None of them loads it before, so none can end another one.
 
+        One after the other they load it and are frozen, so none keeps another one from the processors meanwhile.
         If one is gone, raises NotAwake, as no process has seen anything of the submission yet. But if one of it
         `has_run`, it may have taken the machine's memory: raises Fault, NOISY, which doubts no device.
         If a process of ours is gone, raises RefereeError, which is nobody's fault while the judge `is_alone`. If the
@@ -240,14 +230,27 @@ class Session(ABC, Generic[ActorT]):
             self._meet_submission()
         for candidate in candidates:
             candidate.link.send(load=True)
+            self._seat(candidate, self.loaded)
 
     def trusted(self) -> tuple[Child, ...]:
         """The processes that do not load the submission."""
         return (self._referee.child, *(baseline.child for baseline, _ in self._casts))
 
+    def untrusted(self) -> tuple[Child, ...]:
+        return tuple(candidate.child for _, candidate in self._casts if candidate.started)
+
     def _meet_submission(self) -> None:
         """From now on a process of it may do anything, so what fails may be its fault."""
         self.is_alone = False
+
+    def _seat(self, candidate: ActorT, word: str) -> None:
+        self._await_candidate(candidate, word)
+        with faults_of("candidate"):
+            self._park(candidate)
+
+    def _park(self, contestant: ActorT) -> None:
+        """Freezes a contestant until its first call."""
+        contestant.child.freeze()
 
     def _await_candidate(self, candidate: ActorT, word: str = "serving") -> None:
         """Waits until the candidate sends `word`; anything else is a Fault."""
@@ -334,13 +337,6 @@ class CpuSession(Session[Contestant]):
             self._await_baseline(baseline)
             self._park(baseline)
         self._let_load(candidates)
-        for candidate in candidates:
-            self._seat(candidate)
-
-    def _seat(self, candidate: Contestant) -> None:
-        self._await_candidate(candidate)
-        with faults_of("candidate"):
-            self._park(candidate)
 
     def _common(self) -> dict[str, Any]:
         """The part of an `open` message that all children need."""
@@ -348,8 +344,8 @@ class CpuSession(Session[Contestant]):
         return baselines.opening(setting.task, describe(setting.configs, self._layout), setting.cores.threads)
 
     def _park(self, contestant: Contestant) -> None:
-        """Freezes a contestant until its first call and restricts it to the cores reserved for contestants."""
-        contestant.child.freeze()
+        """And restricts it to the cores reserved for contestants."""
+        super()._park(contestant)
         contestant.child.pin(self.setting.cores.contestants)
 
     def _contestant(self, module: str, inputs_fd: int) -> Contestant:
@@ -375,9 +371,8 @@ class CpuSession(Session[Contestant]):
         outputs = {
             f"{item.module}{number}": item.outputs.fd for number, cast in enumerate(self._casts) for item in cast
         }
-        threads, writing_cores = len(os.sched_getaffinity(0)), self.setting.cores.supervisor
-        memory = {"inputs": inputs_fd, "outputs": outputs}
-        self._referee.open(**{**common, "threads": threads}, **memory, writing_cores=writing_cores)
+        here = {"threads": len(os.sched_getaffinity(0)), "writing_cores": self.setting.cores.supervisor}
+        self._referee.open(**{**common, **here}, inputs=inputs_fd, outputs=outputs)
         self._referee.receive()
 
     def _start_baseline(self, baseline: Contestant, common: dict[str, Any], number: int) -> None:
@@ -387,8 +382,7 @@ class CpuSession(Session[Contestant]):
         room = replace(room, read_only={**room.read_only, setting.shell: "/kbench/shell.so"})
         baseline.start(room, setting.scratch / f"baseline{number}.log", trusted_filter())
         wanted = [problem is None for problem in setting.prepared.problems]
-        shell = inside(setting.shell, "shell.so")
-        baseline.open({**common, "shell": shell, "prepare": False, "compile": wanted})
+        baseline.open({**common, "shell": inside(setting.shell, "shell.so"), "prepare": False, "compile": wanted})
 
     def _candidate_room(self) -> Room:
         limits, binary = self.setting.rules.limits, self.setting.binary

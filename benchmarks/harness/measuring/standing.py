@@ -44,7 +44,6 @@ class StandingSession(CpuSession):
             self.candidate.start(self._candidate_room(), self._log)
             self._open_candidate(self.candidate, self._common())
             self._let_load([self.candidate])
-            self._seat(self.candidate)
         except BaseException as error:
             self._leave(error)
             raise

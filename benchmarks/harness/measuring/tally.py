@@ -18,9 +18,9 @@ from ..report import ConfigReport, Verdict
 from ..rules import Rules
 from ..scores.stats import iqr_us, median_us
 from ..tasks.spec import Config
-from .contestants import CallResult
+from .contestants import CallComparison, CallResult
 from .faults import Fault
-from .session import EAGER, CallComparison
+from .session import EAGER
 
 Contender = tuple[str, int]  # who, function
 CANDIDATE: Contender = ("candidate", 0)

@@ -6,8 +6,9 @@ the user runs. Of a folder in memory it counts the pages of files, and bubblewra
 symbolic link takes a kilobyte of the kernel's memory and no page. And a mapping takes some of that memory and keeps a
 file open that has no descriptor any more, of which a machine has so many in all: Linux limits mappings for each process
 alone. So a process beside the supervisor counts twenty times a second and ends what has too many: `watch` starts it,
-and this file is also its script. Standard library only. Not covered: what is started or made in between, and names
-without bubblewrap.
+and this file is also its script. It also ends a sandbox of which a process has made Linux end others before it when
+the machine has no memory left, which nothing else refuses where /proc can be written. Standard library only. Not
+covered: what is started or made in between, and names and that order without bubblewrap.
 """
 
 import functools
@@ -32,12 +33,14 @@ _NEW_TASKS = 32  # on the machine since the last look; fewer cannot be what it i
 # The same of open files and of memory that Linux keeps: to count mappings disturbs whoever has them
 _NEW_FILES = 5_000
 _NEW_KERNEL_KB = 32 << 10
+_SHORT_SHARE = 0.25  # of the machine's memory: while less is available, each look asks who would be ended first
 _ROUNDS_MAX = 1000  # of ending a tree that grows meanwhile
 _LISTS_MAX = 5  # of the threads of a process that starts and ends them meanwhile
 _FOLDERS_IN_MEMORY = ("/tmp", "/dev/shm")  # noqa: S108 - of the sandboxes
 _TICKS_IN_S = os.sysconf("SC_CLK_TCK")
 _IDLE_SHARE = 0.05  # of its time a processor may be idle while others are ready to run elsewhere
 _LINE_MAX_BYTES = 4096  # so much is written at once, whoever else writes
+_ENDED = b"\nended: it "
 _one_thread = threading.Lock()
 
 
@@ -51,18 +54,27 @@ class _Crowd:
     names: int | None
     mappings: int | None
     log: Path
+    ends_first: bool  # none of its processes may be ended for want of memory later than `enter.py` wanted
     folders: tuple[str, ...] = ()  # in memory, once they are known
 
 
 def watch(
-    pid: int, log: Path, *, tasks: int | None = None, names: int | None = None, mappings: int | None = None
+    pid: int,
+    log: Path,
+    *,
+    tasks: int | None = None,
+    names: int | None = None,
+    mappings: int | None = None,
+    ends_first: bool = False,
 ) -> None:
     """From now on the process and all that it starts end once they are more than `tasks`; `log` then says so.
 
     So they do with more than `names` in one of the folders that they have in memory, or with more than `mappings`
-    together while the machine's open files or the memory of its kernel become more.
+    together while the machine's open files or the memory of its kernel become more. With `ends_first` they also end
+    once one of them has lowered its `oom_score_adj`.
     """
-    order = {"pid": pid, "tasks": tasks, "names": names, "mappings": mappings, "log": str(log)}
+    limits = {"tasks": tasks, "names": names, "mappings": mappings, "ends_first": ends_first}
+    order = {"pid": pid, "log": str(log), **limits}
     line = json.dumps(order).encode() + b"\n"
     if len(line) > _LINE_MAX_BYTES:
         raise ValueError(f"the path of the log is too long: {log}")
@@ -151,6 +163,15 @@ def _names_in(item: _Crowd) -> int:
                 return max(each.f_files - each.f_ffree for each in found)
         item.folders = folders_in_memory(item.pid)
     return 0
+
+
+def _has_lowered(item: _Crowd) -> bool:
+    """Whether a process has a lower `oom_score_adj` than bubblewrap, of which all have inherited theirs."""
+    scores: list[int] = []
+    for pid in tree_of(item.pid):
+        with suppress(OSError, ValueError):
+            scores.append(int(Path(f"/proc/{pid}/oom_score_adj").read_text()))
+    return bool(scores) and min(scores) < scores[0]
 
 
 def tree_of(pid: int) -> Iterator[int]:
@@ -261,9 +282,14 @@ def _end(item: _Crowd, why: str) -> None:
     """Says so first: once the child is gone, its supervisor reads the log."""
     with suppress(OSError):
         log = os.open(item.log, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK)
-        os.write(log, f"\nended: it had more than {why}\n".encode())
+        os.write(log, f"{_ENDED.decode()}{why}\n".encode())
         os.close(log)
     end_tree(item.pid)
+
+
+def has_ended(log: bytes) -> bool:
+    """Whether the end of a log says that a sandbox was ended here. It may say so itself, which does it no good."""
+    return _ENDED in log
 
 
 def _main() -> None:
@@ -284,7 +310,9 @@ def _main() -> None:
             watched |= {item.pidfd: item for item in map(_registered, whole) if item is not None}
         now_s = time.monotonic()
         is_crowded = tasks.is_seen() or now_s - looked_s >= _LOOK_AT_LEAST_S
-        _look(watched, at_tasks=is_crowded, at_mappings=any(growth.is_seen() for growth in mapped))
+        at_scores = is_crowded or (any(item.ends_first for item in watched.values()) and _is_short_of_memory())
+        at_mappings = any(growth.is_seen() for growth in mapped)
+        _look(watched, at_tasks=is_crowded, at_mappings=at_mappings, at_scores=at_scores)
         if is_crowded:
             looked_s = now_s
 
@@ -297,10 +325,12 @@ def _registered(line: bytes) -> _Crowd | None:
         return None
 
 
-def _look(watched: dict[int, _Crowd], *, at_tasks: bool, at_mappings: bool) -> None:
+def _look(watched: dict[int, _Crowd], *, at_tasks: bool, at_mappings: bool, at_scores: bool) -> None:
     for item in list(watched.values()):
         is_gone = bool(_readable(item.pidfd).poll(0))
         why = "" if is_gone else _too_many(item, at_tasks=at_tasks, at_mappings=at_mappings)
+        if not (is_gone or why) and at_scores and item.ends_first and _has_lowered(item):
+            why = "has lowered its oom_score_adj"
         if why:
             _end(item, why)
         if is_gone or why:
@@ -311,11 +341,11 @@ def _look(watched: dict[int, _Crowd], *, at_tasks: bool, at_mappings: bool) -> N
 def _too_many(item: _Crowd, *, at_tasks: bool, at_mappings: bool) -> str:
     """What a sandbox has too many of."""
     if item.names is not None and _names_in(item) > item.names:
-        return f"{item.names} names in a folder"
+        return f"had more than {item.names} names in a folder"
     if at_tasks and item.tasks is not None and tasks_below(item.pid, item.tasks) > item.tasks:
-        return f"{item.tasks} processes and threads"
+        return f"had more than {item.tasks} processes and threads"
     if at_mappings and item.mappings is not None and mappings_below(item.pid, item.mappings) > item.mappings:
-        return f"{item.mappings} mappings of memory"
+        return f"had more than {item.mappings} mappings of memory"
     return ""
 
 
@@ -359,11 +389,21 @@ def _files_of_the_machine() -> int:
 
 def _kernel_memory_kb() -> int:
     """What it cannot give back, such as mappings; 0 where the system does not tell."""
+    return _meminfo().get("SUnreclaim", 0)
+
+
+def _is_short_of_memory() -> bool:
+    found = _meminfo()
+    return found.get("MemAvailable", 0) < _SHORT_SHARE * found.get("MemTotal", 0)
+
+
+def _meminfo() -> dict[str, int]:
+    """In kilobytes; empty where the system does not tell."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith("SUnreclaim:")), 0)
+        return {}
+    return {name: int(value.split()[0]) for name, _, value in (line.partition(":") for line in lines)}
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ _OURS = "kbench"  # what is no sandbox, as version 2 allows processes in the lea
 _TRIED_BYTES = 64 << 20
 _OWN_TASKS = 8  # bubblewrap, its first process, and the tools that set limits and then become something else
 _AT_ONCE_BYTES = 1 << 20  # so much a processor may take from a group before it is counted, and some more
-_SHARE = 0.5  # of the machine's memory: whoever has no limit and has more takes it from all others
+_SHARE = 0.5  # of the machine's memory, for whoever has no limit: with more it takes it from all others
 _REMOVED_WITHIN_S = 2.0  # the last processes are on their way out
 _LIMITS = (("memory.max", "memory.swap.max"), ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"))
 
@@ -33,7 +33,7 @@ class Group:
     """The group of one sandbox. `limits_tasks`: Linux holds it to its number of processes and threads, too."""
 
     folder: Path
-    memory_bytes: int | None
+    memory_bytes: int
     limits_tasks: bool
 
     @property
@@ -53,12 +53,11 @@ class Group:
         return self._events.get("oom_kill", "0") != "0"
 
     def _was_full(self) -> bool:
-        """Version 1 does not always count how often the limit was reached, and a group with a GPU has none."""
-        if self.memory_bytes is not None and "oom" in self._events:
+        """Version 1 does not always count how often the limit was reached."""
+        if "oom" in self._events:
             return self._events["oom"] != "0"
-        most = _words(self.folder / "memory.peak") or _words(self.folder / "memory.max_usage_in_bytes")
-        may_have = _machine_bytes() * _SHARE if self.memory_bytes is None else self.memory_bytes - _AT_ONCE_BYTES
-        return bool(most) and int(most[0]) > may_have
+        most = _words(self.folder / "memory.max_usage_in_bytes")
+        return bool(most) and int(most[0]) > self.memory_bytes - _AT_ONCE_BYTES
 
     @property
     def _events(self) -> dict[str, str]:
@@ -105,10 +104,14 @@ def home() -> Path | None:
 
 
 def new_group(memory_bytes: int | None, tasks: int) -> Group | None:
-    """For one sandbox; None where there are no groups. Raises IsolationError, as `home` does."""
+    """For one sandbox; None where there are no groups. Raises IsolationError, as `home` does.
+
+    Without `memory_bytes` it may have a share of the machine's memory.
+    """
     folder = home()
+    may_have = int(_SHARE * _machine_bytes()) if memory_bytes is None else memory_bytes
     try:
-        return None if folder is None else _made(folder, memory_bytes, tasks)
+        return None if folder is None else _made(folder, may_have, tasks)
     except OSError as error:
         raise IsolationError(f"no control group could be made for a sandbox: {error}") from error
 
@@ -143,17 +146,15 @@ def _sweep(folder: Path) -> None:
             _is_removed(item)
 
 
-def _made(folder: Path, memory_bytes: int | None, tasks: int) -> Group:
+def _made(folder: Path, memory_bytes: int, tasks: int) -> Group:
     item = folder / f"{_PREFIX}{os.getpid()}-{time.monotonic_ns()}"
     item.mkdir()
     limits = next((names for names in _LIMITS if (item / names[0]).exists()), None)
     if limits is None:
         _is_removed(item)
         raise OSError("its groups have no limit of memory")
-    settings = {"pids.max": tasks + _OWN_TASKS, "memory.oom.group": 1}
-    if memory_bytes is not None:
-        in_all = 0 if limits[1] == "memory.swap.max" else memory_bytes  # version 1 limits memory and swap together
-        settings |= {limits[0]: memory_bytes, limits[1]: in_all}
+    in_all = 0 if limits[1] == "memory.swap.max" else memory_bytes  # version 1 limits memory and swap together
+    settings = {"pids.max": tasks + _OWN_TASKS, "memory.oom.group": 1, limits[0]: memory_bytes, limits[1]: in_all}
     for name, value in settings.items():
         if (item / name).exists():
             (item / name).write_text(str(value))

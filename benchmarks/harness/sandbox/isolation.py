@@ -8,7 +8,6 @@ nowhere else: a build may use `memory_bytes` in each of its processes.
 """
 
 import base64
-import errno
 import functools
 import json
 import os
@@ -28,9 +27,10 @@ from pathlib import Path
 from ..errors import ChildSurvived, IsolationError
 from ..protocol import clean_text
 from . import groups, seccomp
-from .crowd import TreeWork, children_of, end_tree, is_gone, threads_of, watch, work_of
+from .crowd import TreeWork, children_of, end_tree, has_ended, is_gone, threads_of, watch, work_of
 from .freezer import Freezer, RunSpan, signal_quietly
 from .outbox import log_end
+from .trial import tried
 
 _HARNESS = Path(__file__).parents[1]
 CHILD_FOLDER = _HARNESS / "child"
@@ -45,7 +45,6 @@ _PROCESSORS = "/sys/devices/system/cpu"
 # An Arm compiler's -march=native reads it, and it always says the same; on x86-64 it has the clock rate of the moment
 _NATIVE = ("/proc/cpuinfo",) if platform.machine() == "aarch64" else ()
 _NULL = Path("/dev/null")
-_NAMESPACES = Path("/proc/sys/user")
 _DEVICES = tuple(Path("/dev") / name for name in ("zero", "random", "urandom"))
 _DEVICE_LINKS = {
     "fd": "/proc/self/fd",
@@ -58,11 +57,7 @@ TASKS_MAX = 256 + 4 * (os.cpu_count() or 1)
 _NAMES_MAX = 20_000  # in one folder in memory: each takes a kilobyte of the kernel's, and ending it takes time
 _MAPPINGS_MAX = 20_000  # of all processes together; a process with torch has 500, an audit on a GPU 900
 _STACK_BYTES = 64 << 20
-_TRIED_S = 20.0
-# Of a machine that has too little at the moment; one on which bubblewrap does not work says something else
-_OUT_OF = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC)
-_LACKS = tuple(os.strerror(number).encode() for number in _OUT_OF)
-_LACKS_NAMESPACES = b"namespaces exceeded (ENOSPC)"
+_LAST_BYTES = 4096  # of a log
 _KILL_WAIT_S = 30.0  # a driver first ends what the process left on a GPU
 # Python ignores its own variables in isolated mode, so a child looks at ours
 _WRITE_BITS = 0o222
@@ -205,12 +200,15 @@ class Child:
     def is_lost(self) -> bool:
         """Whether the machine has ended it for want of memory, and neither we nor its own limit. The same once killed.
 
+        Whom the process that counts (`crowd.py`) has ended, we have.
+
         Its group knows. Without one, Linux has ended some process since this one began, and this one by SIGKILL.
         """
         if self._doomed is None:
             ended = groups.ended_for_memory() > self._ended_before
             self.met_shortage = ended if self._group is None else self._group.met_shortage()
-            self._is_lost = self.met_shortage and self.exit_code() == -signal.SIGKILL
+            is_killed = self.met_shortage and self.exit_code() == -signal.SIGKILL
+            self._is_lost = is_killed and not has_ended(log_end(self.log, _LAST_BYTES))
         return self._is_lost
 
     @functools.cached_property
@@ -323,7 +321,8 @@ def spawn(
         os.close(fds[-1])
     counted = not is_limited and not (group and group.limits_tasks)
     tasks, names = room.tasks if counted else None, _NAMES_MAX if strong else None
-    watch(process.pid, log, tasks=tasks, names=names, mappings=_MAPPINGS_MAX)
+    writes = strong and bool(room.devices)  # in its /proc, so also how soon Linux ends it for want of memory
+    watch(process.pid, log, tasks=tasks, names=names, mappings=_MAPPINGS_MAX, ends_first=writes)
     return Child(process, log, wrapped=strong, group=group)
 
 
@@ -470,26 +469,7 @@ def _bubblewrap_works() -> bool:
 
 
 def _tried(*argv: str) -> subprocess.CompletedProcess[bytes]:
-    """Runs a program under bubblewrap. Raises IsolationError if the machine was too busy for that to tell anything."""
-    try:
-        done = subprocess.run([*_bubblewrap(Room()), "--", *argv], capture_output=True, timeout=_TRIED_S, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise IsolationError(f"bubblewrap could not be tried: {error}") from error
-    is_killed = done.returncode < 0 or done.returncode > 128
-    said = [line for line in done.stderr.splitlines() if line.startswith(b"bwrap: ")]
-    lacks = _LACKS if _forbids_namespaces() else (*_LACKS, _LACKS_NAMESPACES)
-    if is_killed or any(line.endswith(lacks) for line in said):
-        told = clean_text(b"; ".join(said).decode(errors="replace")) or f"it ended with {done.returncode}"
-        raise IsolationError(f"bubblewrap could not be tried: {told}")
-    return done
-
-
-def _forbids_namespaces() -> bool:
-    """Whether this machine allows none of one kind, at any time."""
-    try:
-        return any(int(file.read_text()) == 0 for file in _NAMESPACES.glob("max_*_namespaces"))
-    except (OSError, ValueError):
-        return False
+    return tried([*_bubblewrap(Room()), "--", *argv])
 
 
 def _await_gone(pids: Sequence[int]) -> None:

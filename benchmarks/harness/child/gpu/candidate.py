@@ -30,13 +30,13 @@ def main(arguments: Sequence[str]) -> None:
     message = link.receive()
     memory = receive_memory(link, device, inputs_at=message["inputs_at"], outputs_at=message["outputs_at"])
     calls = open_calls(message, memory)
-    await_leave_to_load(link)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     packages = wake(message["binary"])
     loaded = listening(packages) if device.device.type == "cuda" else None
     with device.results_in(memory.outputs, message["slot_bytes"], message["pool"]):
         if message["filter"]:
             install_filter(base64.b64decode(message["filter"]))
+        await_leave_to_load(link)
         functions = load_functions(message["binary"], message, link, device.device.type)
         if functions is not None:
             agreed = (memory.inputs.base, memory.outputs.base) == (message["inputs_at"], message["outputs_at"])
