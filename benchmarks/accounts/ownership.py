@@ -25,8 +25,18 @@ from .. import quotas, teams
 from ..events import emit
 from ..extensions import extensions
 from ..harness import Verdict
-from ..models import CodeBlob, DeletedConnection, DeletedScore, Evaluation, Payer, Refusal, Submission
-from ..states import FINISHED, ContestState, Origin, Visibility
+from ..models import (
+    CodeBlob,
+    DeletedConnection,
+    DeletedScore,
+    Evaluation,
+    KernelRequest,
+    Payer,
+    Refusal,
+    RequestVote,
+    Submission,
+)
+from ..states import FINISHED, ContestState, Origin, RequestState, Visibility
 
 PAID = (
     "The judging of this answer was paid for by a request, so it stays public with its source. Your name is "
@@ -120,8 +130,23 @@ def account_delete(user: User, *, keep_submissions: bool) -> None:
             remembered.objects.filter(owner=user).update(owner=None, former_owner=former)
         mine.update(owner=None, client_token="", former_owner=former)
         standings.standings_restore(released)
+        _leave_requests(user)
         user.delete()
         _tell(released)
+
+
+def _leave_requests(user: User) -> None:
+    """What became a task leaves a row for staff, who may have hidden it or may have to: title and licence, as the task.
+
+    Name, reason and votes go, and nobody else finds it. What became none goes with the account.
+    """
+    mine = KernelRequest.objects.filter(owner=user)
+    list(mine.select_for_update().order_by("pk").values_list("pk"))  # one that is examined may become a task
+    published = list(mine.filter(task__isnull=False).values_list("pk", flat=True))
+    closed = {"state": RequestState.CLOSED, "ended": timezone.now(), "worth_left_s": 0.0}
+    mine.filter(pk__in=published, state=RequestState.OPEN).update(**closed)
+    mine.filter(pk__in=published).update(owner=None, reason="", state_text="", told={}, accepted=None)
+    RequestVote.objects.filter(request__in=published).delete()
 
 
 def _unlist_what_is_under_review(mine: QuerySet[Submission]) -> QuerySet[Submission]:
