@@ -266,6 +266,7 @@ def run_fork(parent: Run, *, owner: User | None, seed: int, more: Caps) -> Run:
     try:
         with transaction.atomic():
             _refuse_if_not_now(order)
+            _refuse_if_hidden(parent)
             _refuse_if_copied_much(owner, parent)
             run = _create(order, forked_from=parent)
             with log_of(run) as log:
@@ -314,6 +315,12 @@ def _refuse_if_many(owner: User | None, proposer: str) -> None:
     limit = settings.KBENCH_RUNS_MAX
     if unfinished.count() >= limit:
         raise Refused(f"{limit} runs are unfinished on this site, which is the limit. Come back later.")
+
+
+def _refuse_if_hidden(parent: Run) -> None:
+    """Also for its owner and staff, who read it: a fork has all its words, and everybody reads the fork."""
+    if Run.objects.filter(pk=parent.pk, hidden=True).exists():
+        raise Refused("Staff have hidden this run, so it cannot be forked.")
 
 
 def _refuse_if_copied_much(owner: User | None, parent: Run) -> None:
