@@ -21,7 +21,7 @@ from agents.views import candidates
 from benchmarks import switches
 from benchmarks.harness import Verdict
 from benchmarks.judgings import moves
-from benchmarks.models import Evaluation, LedgerEntry, Standing
+from benchmarks.models import Evaluation, LedgerEntry, SpentPlace, Standing
 from benchmarks.states import State, Switch
 from tests.web import factories as site
 from tests.web.test_api import Program, refused
@@ -211,6 +211,17 @@ def test_candidates_count_for_the_quotas_of_the_owner(program: Program, run: Run
     assert (run.candidate_count, run.claim, list(run.leases)) == (1, None, ["0-0/judge"])
     refused(program.submit(source=kernel("other")), 429, "too-many-submissions")
     assert program.post(f"/runs/{run.code}/candidates", {"source": "int x;\n"}).json()["state"] == "dropped"
+
+
+def test_what_a_stopped_run_withdraws_counts_as_cancelled(program: Program, settings: Any) -> None:
+    """Else the public places of a day would come back with each run that is opened and stopped."""
+    settings.KBENCH_PUBLIC_PER_DAY = 2
+    for name in ("a", "b"):
+        run = Run.objects.get(code=program.post("/runs", WANTED).json()["id"])
+        sent(program, run, name)
+        program.post(f"/runs/{run.code}/stop")
+    assert SpentPlace.objects.filter(cancelled=True).count() == 2
+    assert program.submit(source=kernel("c")).status_code == 429
 
 
 def test_the_time_of_candidates_is_charged_to_the_owner(program: Program, run: Run, owner: Any) -> None:
