@@ -43,6 +43,7 @@ __all__ = [
     "RunBusy",
     "RunHolding",
     "RunRequest",
+    "SiteIsFull",
     "log_of",
     "run_claim",
     "run_fork",
@@ -66,6 +67,10 @@ class RunBusy(Refused):
 
 class NoLimit(Refused):
     """The run has no limit of the kind that its proposer needs."""
+
+
+class SiteIsFull(Refused):
+    """As many runs as the site may have are unfinished, without those that are paused."""
 
 
 @dataclass(frozen=True)
@@ -187,13 +192,18 @@ def run_release(holding: RunHolding, why: str = "") -> None:
 
 
 def run_wish(run: Run, wish: Wish, who: str) -> None:
-    """Asks a run to pause, go on or stop. Raises Refused if it has ended or is being stopped."""
+    """Asks a run to pause, go on or stop. Raises Refused if it has ended or is being stopped.
+
+    One that is paused takes no place of the site, so it needs one to go on. Raises SiteIsFull.
+    """
     if run.is_finished:
         raise Refused("The run has ended. Fork it to continue.")
     if run.state == RunStatus.STOPPING:
         raise Refused("The run is being stopped.")
     with transaction.atomic():
         Run.objects.filter(pk=run.pk).update(wish=wish)
+        if wish == Wish.GO and Run.objects.filter(pk=run.pk, state=RunStatus.PAUSED).exists():
+            _refuse_if_full()
         if wish == Wish.GO and _move(run, RunStatus.WAITING):
             queue.wake()
         elif wish != Wish.GO:
@@ -312,9 +322,14 @@ def _refuse_if_many(owner: User | None, proposer: str) -> None:
     limit = settings.KBENCH_RUNS_PER_OWNER_MAX
     if unfinished.filter(owner=owner).count() >= limit:
         raise Refused(f"{_whose(owner)} {limit} unfinished runs, which is the limit. Stop one.")
+    _refuse_if_full()
+
+
+def _refuse_if_full() -> None:
+    """Paused runs do not count: nobody but their owner ends them."""
     limit = settings.KBENCH_RUNS_MAX
-    if unfinished.count() >= limit:
-        raise Refused(f"{limit} runs are unfinished on this site, which is the limit. Come back later.")
+    if Run.objects.exclude(state__in=(RunStatus.FINISHED, RunStatus.PAUSED)).count() >= limit:
+        raise SiteIsFull(f"{limit} runs are unfinished on this site, which is the limit. Come back later.")
 
 
 def _refuse_if_hidden(parent: Run) -> None:

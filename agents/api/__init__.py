@@ -132,6 +132,8 @@ def run_steer(request: HttpRequest, id: uuid.UUID, wish: Literal["pause", "resum
         raise Problem(HTTPStatus.FORBIDDEN, "not-yours", "Only the owner can pause, resume or stop a run.")
     try:
         external.steer(found, WISHES[wish], owner.get_username())
+    except services.SiteIsFull as error:
+        raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "run-refused", str(error)) from error
     except services.Refused as error:
         raise Problem(HTTPStatus.CONFLICT, "run-ended", str(error)) from error
     return schemas.run_out(selectors.run_of(owner, id))

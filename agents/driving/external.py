@@ -199,6 +199,8 @@ def _is_due(run: Run, now: datetime) -> bool:
     waited = Evaluation.objects.filter(code__in=tickets).exclude(state__in=FINISHED).count()
     if waited < len(tickets) or (run.state == RunStatus.STOPPING and not tickets):
         return True
+    if run.state == RunStatus.PAUSED:
+        return not tickets and _is_idle(run, now)
     if run.state != RunStatus.RUNNING:
         return False
     timed = run.caps.get("wall_s") is not None

@@ -126,7 +126,7 @@ OWN: dict[tuple[str, str], tuple[str, ...]] = {
     ),
     ("get", "/runs/{id}/candidates/{key}"): ("too-many-streams",),
     ("post", "/runs/{id}/close"): ("not-yours", "not-external", "run-ended", "busy"),
-    ("post", "/runs/{id}/{wish}"): ("not-yours", "run-ended"),
+    ("post", "/runs/{id}/{wish}"): ("not-yours", "run-ended", "run-refused"),
 }
 IDEMPOTENCY_KEY: dict[str, Any] = {
     "in": "header",

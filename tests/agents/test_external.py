@@ -326,6 +326,29 @@ def test_a_silent_agent_ends_its_run(program: Program, run: Run, settings: Any) 
     assert (run.state, run.reason) == ("finished", "idle")
 
 
+def test_paused_runs_leave_the_site_to_others(program: Program, run: Run, stranger: Any, settings: Any) -> None:
+    settings.KBENCH_RUNS_MAX = 1
+    program.post(f"/runs/{run.code}/pause")
+    other = Program(stranger).post("/runs", WANTED).json()["id"]
+    full = refused(program.post(f"/runs/{run.code}/resume"), 429, "run-refused")
+    assert "unfinished on this site" in full["detail"]
+    run.refresh_from_db()
+    assert (run.state, run.wish) == ("paused", "pause")
+    Program(stranger).post(f"/runs/{other}/stop")
+    assert program.post(f"/runs/{run.code}/resume").json()["state"] == "running"
+
+
+def test_a_paused_run_of_a_silent_agent_ends(program: Program, run: Run, settings: Any) -> None:
+    program.post(f"/runs/{run.code}/pause")
+    jobs.tend()
+    run.refresh_from_db()
+    assert run.state == "paused"
+    RunEvent.objects.filter(run=run).update(at_s=timezone.now().timestamp() - settings.KBENCH_EXTERNAL_IDLE_S - 1)
+    jobs.tend()
+    run.refresh_from_db()
+    assert (run.state, run.reason) == ("finished", "idle")
+
+
 def test_run_time_is_counted_and_ends_the_run(program: Program) -> None:
     wanted = {**WANTED, "judgings": None, "minutes": 1}
     run = Run.objects.get(code=program.post("/runs", wanted).json()["id"])
