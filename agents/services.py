@@ -219,7 +219,8 @@ def runs_stop(owner: User, who: str) -> None:
 
 def _settle_unclaimed(run: Run, wish: Wish, who: str) -> None:
     """Pauses or stops a run without a worker at once. If it has open reservations, a worker must settle them first."""
-    idle = Run.objects.filter(pk=run.pk, claim=None).exclude(state=RunStatus.RUNNING).first()
+    settled = (RunStatus.RUNNING, RunStatus.FINISHED)  # it may have ended since it was read
+    idle = Run.objects.filter(pk=run.pk, claim=None).exclude(state__in=settled).first()
     if idle is None:
         return
     if idle.leases:

@@ -187,6 +187,7 @@ def standings_follow(submission: Submission, about: Sequence[Evaluation] = ()) -
     entries_follow(submission)
 
 
+@repeated
 def ban(account: User, *, by: User, reason: str, note: str = "") -> None:
     """End an account's sessions, log-ins and tokens, and what it has asked for that is in the queue; its entries stay.
 
@@ -201,13 +202,13 @@ def ban(account: User, *, by: User, reason: str, note: str = "") -> None:
         if User.objects.filter(pk=account.pk, is_active=True).update(is_active=False) != 1:
             raise Refused("The account is already suspended.")
         log_action(ActionKind.BAN, by, "an account", account=account, public_reason=reason, private_note=note)
+        for extension in extensions():  # runs are locked before evaluations
+            extension.on_account_end(account, "staff, with the account")
         confirms = Q(reason=EvaluationReason.REJUDGE, priority=Priority.AGENT)  # an agent run its best
         asked = Q(reason__in=CHARGED_REASONS) | confirms
         waiting = Evaluation.objects.filter(asked, submission__owner=account).exclude(state__in=FINISHED)
         for evaluation in waiting.order_by("pk"):
             evaluation_cancel(evaluation, SUSPENDED)
-        for extension in extensions():
-            extension.on_account_end(account, "staff, with the account")
 
 
 def unban(account: User, *, by: User, reason: str, note: str = "") -> None:

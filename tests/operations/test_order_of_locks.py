@@ -12,6 +12,12 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
+from agents import services as runs
+from agents.driving import external
+from agents.evolve.budget import Caps
+from agents.evolve.config import RunConfig
+from agents.evolve.model import Proposal
+from agents.states import Wish
 from benchmarks import comments, quotas, services, teams, transactions
 from benchmarks.accounts import ownership
 from benchmarks.boards import standings
@@ -211,6 +217,30 @@ def test_a_submission_for_a_team_does_not_wait_for_who_changes_the_team(submit: 
         submitted.set()
 
     assert not crossed(change, make)
+
+
+def test_an_account_is_suspended_while_its_external_run_is_stopped(
+    version: Any, cpu: Any, person: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both change the run and what it has in the queue."""
+    owner, staff = person("owner"), person("sam", is_staff=True)
+    config = RunConfig(task="x", proposer="external", caps=Caps(judgings=5))
+    run = runs.run_start(runs.RunRequest(version, cpu, config, owner))
+    external.look(run)
+    monkeypatch.setattr(external, "_problem_of", lambda *_: None)
+    external.send(run, external.Sent(Proposal("int x;\n", "cpp")))
+    withdrawing = stopped(monkeypatch, external._Writing, "_withdraw")
+
+    def suspend() -> None:
+        assert withdrawing.wait(SOON_S)
+        decisions.ban(owner, by=staff, reason="x")
+
+    def stop() -> None:
+        runs.run_wish(run, Wish.STOP, "its owner")
+        external.look(runs.Run.objects.get(pk=run.pk))
+
+    assert not crossed(suspend, stop)
+    assert Evaluation.objects.get().state == State.CANCELLED
 
 
 def test_two_people_comment_on_each_other_at_once(
