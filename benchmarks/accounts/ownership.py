@@ -120,6 +120,7 @@ def account_delete(user: User, *, keep_submissions: bool) -> None:
         _hold(mine)
         for payer in Payer.objects.filter(account=user):
             quotas.hold(payer)
+        mine.hold()
         unlisted = _unlist_what_is_under_review(mine)
         # read now: until the boards were held, one may have been made private or paid for
         taken_away = _take_away(list(gone))

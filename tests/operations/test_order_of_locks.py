@@ -219,6 +219,23 @@ def test_a_submission_for_a_team_does_not_wait_for_who_changes_the_team(submit: 
     assert not crossed(change, make)
 
 
+def test_the_last_of_a_team_leaves_the_site_while_a_former_one_shows_what_was_made_for_it(
+    submit: Any, cpu: Any, person: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The team would take all its submissions, of others too, before the boards."""
+    last, former = person("last"), person("former")
+    team = teams.team_create("many", by=last)
+    made = submit(owner=former, text="// former\n", visibility="private", team=team)
+    judged(cpu, 2.0)
+    submit(owner=last, text="// last\n")
+    judged(cpu, 3.0)
+    locked = stopped(monkeypatch, ownership, "_hold")
+    leave = lambda: ownership.account_delete(last, keep_submissions=True)  # noqa: E731
+    assert not crossed(leave, shown(made, after=locked))
+    teams.forget()
+    assert not teams.Team.objects.exists()
+
+
 def test_an_account_is_suspended_while_its_external_run_is_stopped(
     version: Any, cpu: Any, person: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
