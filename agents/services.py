@@ -194,7 +194,8 @@ def run_release(holding: RunHolding, why: str = "") -> None:
 def run_wish(run: Run, wish: Wish, who: str) -> None:
     """Asks a run to pause, go on or stop. Raises Refused if it has ended or is being stopped.
 
-    One that is paused takes no place of the site, so it needs one to go on. Raises SiteIsFull.
+    One that is paused takes no place of the site, so it needs one to go on. Raises SiteIsFull. The log keeps `who` for
+    ever, so it is no name.
     """
     if run.is_finished:
         raise Refused("The run has ended. Fork it to continue.")

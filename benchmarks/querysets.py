@@ -311,7 +311,7 @@ class SubmissionQuerySet(models.QuerySet[Any]):
         return self.exclude(visibility=Visibility.PUBLIC)
 
     def hold(self) -> None:
-        """Nobody else changes them until the transaction ends. An update locks several in no order, this by their keys."""
+        """Nobody else changes them until the transaction ends; by their keys, while an update has no order."""
         list(self.select_for_update(no_key=True).order_by("pk").values_list("pk"))
 
 
