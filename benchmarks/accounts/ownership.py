@@ -56,6 +56,14 @@ RESULT = (
 DELETED = "The submission was deleted by its owner."
 
 
+class PaidAnswer(Refused):
+    """A request has paid for it."""
+
+
+class MadeByRun(Refused):
+    """The log of a run contains it."""
+
+
 def submission_rename(submission: Submission, title: str) -> None:
     Submission.objects.filter(pk=submission.pk).update(title=title)
 
@@ -94,7 +102,7 @@ def submission_delete(submission: Submission) -> None:
     or has a result in a contest. What staff and audits have settled about a program holds on without it.
     """
     if submission.origin == Origin.AGENT:
-        raise Refused("The log of an agent run contains this source. You can make the submission private instead.")
+        raise MadeByRun("The log of an agent run contains this source. You can make the submission private instead.")
     with transaction.atomic():
         one = Submission.objects.filter(pk=submission.pk)
         _hold(one)
@@ -177,7 +185,7 @@ def _refuse_decided(submission: Submission) -> None:
 
 def _refuse_paid(submission: Submission) -> None:
     if quotas.paid_answers().filter(pk=submission.pk).exists():
-        raise Refused(PAID)
+        raise PaidAnswer(PAID)
 
 
 def _hold(mine: QuerySet[Submission]) -> None:

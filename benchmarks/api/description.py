@@ -89,7 +89,7 @@ OWN: dict[tuple[str, str], tuple[str, ...]] = {
         "submissions-closed",
         "busy",
     ),
-    ("patch", "/submissions/{id}"): ("not-yours", "cannot-be-changed", "too-many-submissions"),
+    ("patch", "/submissions/{id}"): ("not-yours", "paid-answer", "cannot-be-changed", "too-many-submissions"),
     ("delete", "/submissions/{id}"): ("not-yours", "made-by-a-run", "paid-answer", "cannot-be-changed"),
     ("post", "/submissions/{id}/comments"): ("comment-refused", "too-many-comments"),
     ("post", "/evaluations/{id}/cancel"): ("not-yours", "already-ended"),
