@@ -133,13 +133,16 @@ def state_of(submission: Submission) -> str:
 def decide_entry(entry: ContestEntry, kind: ActionKind, *, by: User, reason: str, seen: str, note: str = "") -> None:
     """Take a frozen result of a contest down (INVALIDATE) or show it again (RESTORE), whatever its owner does.
 
-    As long as its submission is there, that is decided about the submission, of which `seen` is as in `decide`. Raises
-    Refused as `decide` does, and where the entry is taken down or shown already.
+    As long as its submission is there, that is decided about the submission, of which `seen` is as in `decide`. It is
+    confirmed where it was taken down with another one of the same program. Raises Refused as `decide` does, and where
+    the entry is taken down or shown already.
     """
     takes_down = kind == ActionKind.INVALIDATE
     if entry.is_down == takes_down:
         raise Refused(ENTRY_DECIDED)
     if entry.submission is not None:
+        if not takes_down and state_of(entry.submission) == _OK:
+            kind = ActionKind.CONFIRM
         decide(entry.submission, kind, by=by, reason=reason, note=note, seen=seen)
         return
     with transaction.atomic():
