@@ -20,6 +20,7 @@ from benchmarks.boards.rows import READ_TOGETHER
 from benchmarks.boards.settled import Programs
 from benchmarks.judgings.moves import evaluation_cancel
 from benchmarks.services import Refused
+from benchmarks.transactions import repeated
 
 from .. import quotas, teams
 from ..events import emit
@@ -95,6 +96,7 @@ def visibility_change(submission: Submission, wanted: str) -> bool:
     return True
 
 
+@repeated
 def submission_delete(submission: Submission) -> None:
     """Source, results and standing go.
 
@@ -112,6 +114,7 @@ def submission_delete(submission: Submission) -> None:
         _boards_follow(_take_away([submission]))
 
 
+@repeated
 def account_delete(user: User, *, keep_submissions: bool) -> None:
     """The account goes with its tokens. Kept submissions lose their name; private ones cannot be kept by nobody.
 
@@ -191,7 +194,8 @@ def _refuse_paid(submission: Submission) -> None:
 def _hold(mine: QuerySet[Submission]) -> None:
     """Lock what is being judged and then the boards, as a report does, so that nobody decides about them meanwhile.
 
-    Of all submissions, for any of them may be made private until the boards are held, and is deleted then.
+    Of all submissions, for any of them may be made private until the boards are held, and is deleted then. What is
+    judged again meanwhile is locked late, so a deletion may have to be repeated.
     """
     unfinished = Evaluation.objects.filter(submission__in=mine).exclude(state__in=FINISHED)
     list(unfinished.select_for_update().order_by("pk").values_list("pk"))

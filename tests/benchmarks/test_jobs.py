@@ -8,6 +8,7 @@ import pytest
 from django.db import OperationalError, connection
 
 from benchmarks import jobs, quotas, transactions
+from benchmarks.accounts import ownership
 from benchmarks.catalogue import folders
 from benchmarks.harness import Step, SupervisorError, spec_to_json
 from benchmarks.jobs import judging
@@ -394,6 +395,16 @@ def test_a_compiled_code_is_recorded_though_its_transaction_ends_a_deadlock(subm
     submit(text="// x\n")
     moves.evaluation_compiled(claimed_to_compile(worker), 1.0, "a" * 64)
     assert (row().object_key, row().attempt, ends.calls) == ("a" * 64, 1, 2)
+
+
+def test_an_account_is_deleted_though_its_transaction_ends_a_deadlock(submit, person, monkeypatch):
+    """Something may be judged again between two of its steps, and is locked late."""
+    ends = DatabaseEnds(monkeypatch, ownership, "_boards_follow", deadlock(), 1)
+    monkeypatch.setattr(transactions, "PAUSE_S", 0.0)
+    ann = person("ann")
+    submit(owner=ann)
+    ownership.account_delete(ann, keep_submissions=False)
+    assert (type(ann).objects.count(), Evaluation.objects.count(), ends.calls) == (0, 0, 2)
 
 
 def test_a_deadlock_without_end_is_an_error_after_a_few_times(submit, deliver, monkeypatch):
