@@ -21,6 +21,7 @@ from agents.states import Wish
 from benchmarks import comments, quotas, services, teams, transactions
 from benchmarks.accounts import ownership
 from benchmarks.boards import standings
+from benchmarks.catalogue import folders
 from benchmarks.catalogue.folders import spec_of
 from benchmarks.harness import Source
 from benchmarks.judgings import moves, recording
@@ -298,6 +299,26 @@ def test_a_full_judging_is_asked_for_while_the_submission_is_shown(
     asked = stopped(monkeypatch, quotas, "take_place", placed)
     assert not crossed(lambda: services.judge_in_full(quick, payer), shown(quick, after=asked))
     assert Evaluation.objects.filter(submission=quick.submission).count() == 2
+
+
+def test_a_task_gets_a_new_version_while_its_finals_begin(version: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both add a version, so both lock the task, which one of them has changed."""
+    spec, columns = spec_of(version), {"definition": {}, "reference_source": "", "content_sha256": "e" * 64}
+    TaskVersion.objects.filter(pk=version.pk).update(content_sha256="f" * 64)
+    changed = stopped(monkeypatch, folders, "_version_add")
+
+    def deploy() -> None:
+        with transaction.atomic():
+            folders.task_sync(spec)
+
+    def begin() -> None:
+        assert changed.wait(SOON_S)
+        with transaction.atomic():
+            standings.boards_marked(version.task.versions.values_list("pk", flat=True))
+            TaskVersion.objects.create(task=version.task, number=99, status=TaskVersionStatus.CONTEST, **columns)
+
+    assert not crossed(deploy, begin)
+    assert version.task.versions.count() == 3
 
 
 def test_all_boards_of_a_task_are_written_anew_while_they_are_held(submit: Any) -> None:
