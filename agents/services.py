@@ -43,6 +43,7 @@ __all__ = [
     "RunBusy",
     "RunHolding",
     "RunRequest",
+    "SiteIsFull",
     "log_of",
     "run_claim",
     "run_fork",
@@ -66,6 +67,10 @@ class RunBusy(Refused):
 
 class NoLimit(Refused):
     """The run has no limit of the kind that its proposer needs."""
+
+
+class SiteIsFull(Refused):
+    """As many runs as the site may have are unfinished, without those that are paused."""
 
 
 @dataclass(frozen=True)
@@ -187,13 +192,19 @@ def run_release(holding: RunHolding, why: str = "") -> None:
 
 
 def run_wish(run: Run, wish: Wish, who: str) -> None:
-    """Asks a run to pause, go on or stop. Raises Refused if it has ended or is being stopped."""
+    """Asks a run to pause, go on or stop. Raises Refused if it has ended or is being stopped.
+
+    One that is paused takes no place of the site, so it needs one to go on. Raises SiteIsFull. The log keeps `who` for
+    ever, so it is no name.
+    """
     if run.is_finished:
         raise Refused("The run has ended. Fork it to continue.")
     if run.state == RunStatus.STOPPING:
         raise Refused("The run is being stopped.")
     with transaction.atomic():
         Run.objects.filter(pk=run.pk).update(wish=wish)
+        if wish == Wish.GO and Run.objects.filter(pk=run.pk, state=RunStatus.PAUSED).exists():
+            _refuse_if_full()
         if wish == Wish.GO and _move(run, RunStatus.WAITING):
             queue.wake()
         elif wish != Wish.GO:
@@ -209,7 +220,8 @@ def runs_stop(owner: User, who: str) -> None:
 
 def _settle_unclaimed(run: Run, wish: Wish, who: str) -> None:
     """Pauses or stops a run without a worker at once. If it has open reservations, a worker must settle them first."""
-    idle = Run.objects.filter(pk=run.pk, claim=None).exclude(state=RunStatus.RUNNING).first()
+    settled = (RunStatus.RUNNING, RunStatus.FINISHED)  # it may have ended since it was read
+    idle = Run.objects.filter(pk=run.pk, claim=None).exclude(state__in=settled).first()
     if idle is None:
         return
     if idle.leases:
@@ -266,6 +278,7 @@ def run_fork(parent: Run, *, owner: User | None, seed: int, more: Caps) -> Run:
     try:
         with transaction.atomic():
             _refuse_if_not_now(order)
+            _refuse_if_hidden(parent)
             _refuse_if_copied_much(owner, parent)
             run = _create(order, forked_from=parent)
             with log_of(run) as log:
@@ -311,9 +324,20 @@ def _refuse_if_many(owner: User | None, proposer: str) -> None:
     limit = settings.KBENCH_RUNS_PER_OWNER_MAX
     if unfinished.filter(owner=owner).count() >= limit:
         raise Refused(f"{_whose(owner)} {limit} unfinished runs, which is the limit. Stop one.")
+    _refuse_if_full()
+
+
+def _refuse_if_full() -> None:
+    """Paused runs do not count: nobody but their owner ends them."""
     limit = settings.KBENCH_RUNS_MAX
-    if unfinished.count() >= limit:
-        raise Refused(f"{limit} runs are unfinished on this site, which is the limit. Come back later.")
+    if Run.objects.exclude(state__in=(RunStatus.FINISHED, RunStatus.PAUSED)).count() >= limit:
+        raise SiteIsFull(f"{limit} runs are unfinished on this site, which is the limit. Come back later.")
+
+
+def _refuse_if_hidden(parent: Run) -> None:
+    """Also for its owner and staff, who read it: a fork has all its words, and everybody reads the fork."""
+    if Run.objects.filter(pk=parent.pk, hidden=True).exists():
+        raise Refused("Staff have hidden this run, so it cannot be forked.")
 
 
 def _refuse_if_copied_much(owner: User | None, parent: Run) -> None:

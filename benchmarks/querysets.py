@@ -310,6 +310,10 @@ class SubmissionQuerySet(models.QuerySet[Any]):
         """What no list shows to everybody; an index holds nothing else."""
         return self.exclude(visibility=Visibility.PUBLIC)
 
+    def hold(self) -> None:
+        """Nobody else changes them until the transaction ends; by their keys, while an update has no order."""
+        list(self.select_for_update(no_key=True).order_by("pk").values_list("pk"))
+
 
 class WorkerQuerySet(models.QuerySet[Any]):
     def alive(self, since: datetime) -> Self:

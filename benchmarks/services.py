@@ -263,9 +263,11 @@ def is_auditable(evaluation: Evaluation) -> bool:
 def audit_request(evaluation: Evaluation, *, by_staff: bool) -> Evaluation:
     """Judge the submission again and audit it. An audit requested by staff also closes a review.
 
-    Raises Refused where nothing is to be confirmed or somebody has asked already, and OverQuota: an audit that staff do
-    not ask for is paid by who submitted.
+    Raises Refused where nothing is to be confirmed or somebody has asked already. If staff do not ask for it, who
+    submitted pays, and nothing may be closed: raises OverQuota, and Refused as for a submission.
     """
+    if not by_staff:
+        _refuse_if_closed(evaluation.task_version)
     if not is_auditable(evaluation):
         raise Refused("Only an accepted GPU evaluation that has not been audited can be audited.")
     reasons = (EvaluationReason.AUDIT,) if by_staff else AUDITS  # an audit of its owner settles nothing

@@ -166,7 +166,13 @@ def team_delete(team: Team, *, by: User) -> None:
         _lock(team, by)
         if why := _why_it_stays(team):
             raise Refused(why)
-        team.delete()
+        _delete(team)
+
+
+def _delete(team: Team) -> None:
+    """Its submissions by their keys: each has another owner, who may change several at once."""
+    Submission.objects.filter(team=team).hold()
+    team.delete()
 
 
 def _why_it_stays(team: Team) -> str:
@@ -185,11 +191,14 @@ def _why_it_stays(team: Team) -> str:
 
 
 def account_ends(account: User) -> None:
-    """Before an account is deleted: its teams get another owner, or go where nobody is left."""
+    """Before an account is deleted: its teams get another owner. `forget` deletes those that nobody is in.
+
+    A team takes the submissions of others with it, which are locked after boards that the account needs.
+    """
     for team in sorted(teams_of(account), key=lambda team: team.pk):
         _hold(team)
         team.memberships.filter(account=account).delete()
-        _settle(team)
+        _give_owner(team)
 
 
 def forget() -> None:
@@ -201,15 +210,17 @@ def forget() -> None:
 
 
 def _settle(team: Team) -> None:
-    """Where it has no owner, the oldest member that may own one more becomes one; where nobody is left, it goes.
+    """Where nobody is left, it goes; otherwise it has an owner."""
+    if team.memberships.filter(state=MembershipState.MEMBER).exists():
+        _give_owner(team)
+    elif not _why_it_stays(team):
+        _delete(team)
 
-    While none of its members may, it has no owner.
-    """
+
+def _give_owner(team: Team) -> None:
+    """Where it has none, the oldest member that may own one more becomes one. While none may, it has no owner."""
     inside = team.memberships.filter(state=MembershipState.MEMBER).order_by("changed", "pk")
-    if not inside.exists():
-        if not _why_it_stays(team):
-            team.delete()
-    elif not _owners(team).exists():
+    if not _owners(team).exists():
         heir = next((row for row in inside.select_related("account") if _may_own_more(row.account)), None)
         if heir is not None:
             inside.filter(pk=heir.pk).update(role=TeamRole.OWNER)

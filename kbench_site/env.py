@@ -173,7 +173,7 @@ VARIABLES: dict[str, Variable] = {
     "KBENCH_EXTERNAL_RUNS_PER_OWNER_MAX": Variable(
         _whole(1, 1000), 2, "unfinished external runs that one account may have; they count as agent runs, too"
     ),
-    "KBENCH_RUNS_MAX": Variable(_whole(1, 10_000), 20, "unfinished agent runs on the whole site"),
+    "KBENCH_RUNS_MAX": Variable(_whole(1, 10_000), 20, "unfinished agent runs on the whole site, without paused ones"),
     "KBENCH_RUN_WORKERS": Variable(_whole(1, 64), 4, "agent runs that are driven at the same time"),
     "KBENCH_EXTERNAL_IDLE_S": Variable(
         _whole(60, 1_000_000), 3_600, "seconds without a candidate after which an external run ends"

@@ -131,7 +131,9 @@ def run_steer(request: HttpRequest, id: uuid.UUID, wish: Literal["pause", "resum
     if found.owner_id != owner.pk and not owner.is_staff:
         raise Problem(HTTPStatus.FORBIDDEN, "not-yours", "Only the owner can pause, resume or stop a run.")
     try:
-        external.steer(found, WISHES[wish], owner.get_username())
+        external.steer(found, WISHES[wish], owner)
+    except services.SiteIsFull as error:
+        raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "run-refused", str(error)) from error
     except services.Refused as error:
         raise Problem(HTTPStatus.CONFLICT, "run-ended", str(error)) from error
     return schemas.run_out(selectors.run_of(owner, id))

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from django.conf import settings
+from django.contrib.auth.models import AnonymousUser, User
 from django.utils import timezone
 
 from benchmarks import quotas
@@ -49,6 +50,7 @@ PROMPT_CHARS_MAX = 20_000
 LOOK_EVERY_S = 10.0  # how often run time is counted, in runs that have a cap on it
 STEP_MAX_S = 60.0  # of run time that one look can count, so that time in which the site was down does not count
 _WALL = "wall"
+_WITHDRAWN = "Withdrawn by the run that submitted it."
 
 
 class SendRefused(Exception):
@@ -128,12 +130,19 @@ def close(run: Run, text: str) -> None:
     look(run)
 
 
-def steer(run: Run, wish: Wish, who: str) -> None:
+def steer(run: Run, wish: Wish, by: User | AnonymousUser) -> None:
     """Pauses, resumes or stops a run; an external run at once. Raises Refused."""
-    services.run_wish(run, wish, who)
+    services.run_wish(run, wish, _role(run, by))
     if run.proposer == EXTERNAL:
         run.refresh_from_db()
         look(run)
+
+
+def _role(run: Run, by: User | AnonymousUser) -> str:
+    """In place of a name, which nobody could take out of the log when the account is deleted."""
+    if not by.is_authenticated:
+        return "a visitor"
+    return "its owner" if by.pk == run.owner_id else "staff"
 
 
 def tend() -> None:
@@ -176,11 +185,19 @@ def _end_broken(run: Run, what: str) -> None:
     with services.log_of(run) as log:
         run.refresh_from_db()
         tickets = list(run.candidates.filter(state=CandidateState.QUEUED).values_list("ticket", flat=True))
-        for evaluation in Evaluation.objects.filter(code__in=tickets):
-            moves.evaluation_cancel(evaluation, "Withdrawn by the run that submitted it.")
+        waiting = list(Evaluation.objects.filter(code__in=tickets))
+        _hold(waiting)
+        for evaluation in waiting:
+            moves.evaluation_cancel(evaluation, _WITHDRAWN)
         settled = [books.settled(lease, None, Cost.from_json(cost)) for lease, cost in run.leases.items()]
         ended = Draft("run.finished", None, {"reason": "broken", "text": text})
         log.append([Draft("error", None, {"text": text}), *settled, ended])
+
+
+def _hold(evaluations: Sequence[Evaluation]) -> None:
+    """All of them before the first is cancelled, which writes about its payer."""
+    rows = Evaluation.objects.filter(pk__in=[item.pk for item in evaluations])
+    list(rows.select_for_update(no_key=True).order_by("pk").values_list("pk"))
 
 
 def _is_due(run: Run, now: datetime) -> bool:
@@ -190,6 +207,8 @@ def _is_due(run: Run, now: datetime) -> bool:
     waited = Evaluation.objects.filter(code__in=tickets).exclude(state__in=FINISHED).count()
     if waited < len(tickets) or (run.state == RunStatus.STOPPING and not tickets):
         return True
+    if run.state == RunStatus.PAUSED:
+        return not tickets and _is_idle(run, now)
     if run.state != RunStatus.RUNNING:
         return False
     timed = run.caps.get("wall_s") is not None
@@ -378,11 +397,16 @@ class _Writing:
         self.book.commit(finished, books.settled(books.judge_lease(candidate.id), candidate.id, cost), *news)
 
     def _withdraw(self, now: datetime) -> None:
-        """Withdraws candidates that are being judged; each is charged the time since it was sent."""
-        for candidate, evaluation in self._evaluations():
+        """Withdraws candidates that are being judged; each is charged the time since it was sent.
+
+        They count as what the owner cancels, or a day would have room for as many as runs can be opened and stopped.
+        """
+        waiting = self._evaluations()
+        _hold([item for _, item in waiting if item is not None])
+        for candidate, evaluation in waiting:
             spent_s = 0.0
             if evaluation is not None:
-                moves.evaluation_cancel(evaluation, "Withdrawn by the run that submitted it.")
+                moves.evaluation_cancel(evaluation, _WITHDRAWN, by_author=True)
                 spent_s = min(self._judging.judging_s, (now - evaluation.queued).total_seconds())
             cost = Cost(judgings=1, judging_s=spent_s)
             self.book.commit(books.settled(books.judge_lease(candidate.id), candidate.id, cost))

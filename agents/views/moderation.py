@@ -39,4 +39,5 @@ def moderate(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
             return redirect(request.get_full_path())
     context = {"form": form, "run": run, "row": row, "task": run.task_version.task}
     context["history"] = actions_about(moderation.subject(run, row))
+    context["forks"] = [] if row else run.forks.order_by("pk")
     return render(request, "runs/moderate.html", context)

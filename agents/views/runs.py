@@ -31,7 +31,7 @@ from benchmarks.models import TaskVersion
 
 from .parts import drawn
 from .previews import preview_of_run
-from .sessions import may_steer, name_of, remember
+from .sessions import may_steer, remember
 
 WISHES = {"pause": Wish.PAUSE, "resume": Wish.GO, "stop": Wish.STOP}
 
@@ -149,7 +149,7 @@ def run_steer(request: HttpRequest, code: uuid.UUID, wish: str) -> HttpResponse:
         messages.error(request, "Only the owner or staff can pause, resume or stop a run.")
         return redirect(run)
     try:
-        external.steer(run, WISHES[wish], name_of(request))
+        external.steer(run, WISHES[wish], request.user)
     except services.Refused as error:
         messages.warning(request, str(error))
     return redirect(run)

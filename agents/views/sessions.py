@@ -20,7 +20,3 @@ def may_steer(request: HttpRequest, run: Run) -> bool:
     if user.is_authenticated and (user.is_staff or run.owner_id == user.pk):
         return True
     return run.owner_id is None and str(run.code) in request.session.get(KEY, [])
-
-
-def name_of(request: HttpRequest) -> str:
-    return request.user.get_username() or "a visitor"

@@ -20,13 +20,24 @@ from benchmarks.boards.rows import READ_TOGETHER
 from benchmarks.boards.settled import Programs
 from benchmarks.judgings.moves import evaluation_cancel
 from benchmarks.services import Refused
+from benchmarks.transactions import repeated
 
 from .. import quotas, teams
 from ..events import emit
 from ..extensions import extensions
 from ..harness import Verdict
-from ..models import CodeBlob, DeletedConnection, DeletedScore, Evaluation, Payer, Refusal, Submission
-from ..states import FINISHED, ContestState, Origin, Visibility
+from ..models import (
+    CodeBlob,
+    DeletedConnection,
+    DeletedScore,
+    Evaluation,
+    KernelRequest,
+    Payer,
+    Refusal,
+    RequestVote,
+    Submission,
+)
+from ..states import FINISHED, ContestState, Origin, RequestState, Visibility
 
 PAID = (
     "The judging of this answer was paid for by a request, so it stays public with its source. Your name is "
@@ -44,6 +55,14 @@ RESULT = (
     "you delete your account."
 )
 DELETED = "The submission was deleted by its owner."
+
+
+class PaidAnswer(Refused):
+    """A request has paid for it."""
+
+
+class MadeByRun(Refused):
+    """The log of a run contains it."""
 
 
 def submission_rename(submission: Submission, title: str) -> None:
@@ -77,6 +96,7 @@ def visibility_change(submission: Submission, wanted: str) -> bool:
     return True
 
 
+@repeated
 def submission_delete(submission: Submission) -> None:
     """Source, results and standing go.
 
@@ -84,7 +104,7 @@ def submission_delete(submission: Submission) -> None:
     or has a result in a contest. What staff and audits have settled about a program holds on without it.
     """
     if submission.origin == Origin.AGENT:
-        raise Refused("The log of an agent run contains this source. You can make the submission private instead.")
+        raise MadeByRun("The log of an agent run contains this source. You can make the submission private instead.")
     with transaction.atomic():
         one = Submission.objects.filter(pk=submission.pk)
         _hold(one)
@@ -94,6 +114,7 @@ def submission_delete(submission: Submission) -> None:
         _boards_follow(_take_away([submission]))
 
 
+@repeated
 def account_delete(user: User, *, keep_submissions: bool) -> None:
     """The account goes with its tokens. Kept submissions lose their name; private ones cannot be kept by nobody.
 
@@ -110,6 +131,7 @@ def account_delete(user: User, *, keep_submissions: bool) -> None:
         _hold(mine)
         for payer in Payer.objects.filter(account=user):
             quotas.hold(payer)
+        mine.hold()
         unlisted = _unlist_what_is_under_review(mine)
         # read now: until the boards were held, one may have been made private or paid for
         taken_away = _take_away(list(gone))
@@ -120,8 +142,23 @@ def account_delete(user: User, *, keep_submissions: bool) -> None:
             remembered.objects.filter(owner=user).update(owner=None, former_owner=former)
         mine.update(owner=None, client_token="", former_owner=former)
         standings.standings_restore(released)
+        _leave_requests(user)
         user.delete()
         _tell(released)
+
+
+def _leave_requests(user: User) -> None:
+    """What became a task leaves a row for staff, who may have hidden it or may have to: title and licence, as the task.
+
+    Name, reason and votes go, and nobody else finds it. What became none goes with the account.
+    """
+    mine = KernelRequest.objects.filter(owner=user)
+    list(mine.select_for_update().order_by("pk").values_list("pk"))  # one that is examined may become a task
+    published = list(mine.filter(task__isnull=False).values_list("pk", flat=True))
+    closed = {"state": RequestState.CLOSED, "ended": timezone.now(), "worth_left_s": 0.0}
+    mine.filter(pk__in=published, state=RequestState.OPEN).update(**closed)
+    mine.filter(pk__in=published).update(owner=None, reason="", state_text="", told={}, accepted=None)
+    RequestVote.objects.filter(request__in=published).delete()
 
 
 def _unlist_what_is_under_review(mine: QuerySet[Submission]) -> QuerySet[Submission]:
@@ -151,13 +188,14 @@ def _refuse_decided(submission: Submission) -> None:
 
 def _refuse_paid(submission: Submission) -> None:
     if quotas.paid_answers().filter(pk=submission.pk).exists():
-        raise Refused(PAID)
+        raise PaidAnswer(PAID)
 
 
 def _hold(mine: QuerySet[Submission]) -> None:
     """Lock what is being judged and then the boards, as a report does, so that nobody decides about them meanwhile.
 
-    Of all submissions, for any of them may be made private until the boards are held, and is deleted then.
+    Of all submissions, for any of them may be made private until the boards are held, and is deleted then. What is
+    judged again meanwhile is locked late, so a deletion may have to be repeated.
     """
     unfinished = Evaluation.objects.filter(submission__in=mine).exclude(state__in=FINISHED)
     list(unfinished.select_for_update().order_by("pk").values_list("pk"))

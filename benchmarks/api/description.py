@@ -89,7 +89,7 @@ OWN: dict[tuple[str, str], tuple[str, ...]] = {
         "submissions-closed",
         "busy",
     ),
-    ("patch", "/submissions/{id}"): ("not-yours", "cannot-be-changed", "too-many-submissions"),
+    ("patch", "/submissions/{id}"): ("not-yours", "paid-answer", "cannot-be-changed", "too-many-submissions"),
     ("delete", "/submissions/{id}"): ("not-yours", "made-by-a-run", "paid-answer", "cannot-be-changed"),
     ("post", "/submissions/{id}/comments"): ("comment-refused", "too-many-comments"),
     ("post", "/evaluations/{id}/cancel"): ("not-yours", "already-ended"),
@@ -126,7 +126,7 @@ OWN: dict[tuple[str, str], tuple[str, ...]] = {
     ),
     ("get", "/runs/{id}/candidates/{key}"): ("too-many-streams",),
     ("post", "/runs/{id}/close"): ("not-yours", "not-external", "run-ended", "busy"),
-    ("post", "/runs/{id}/{wish}"): ("not-yours", "run-ended"),
+    ("post", "/runs/{id}/{wish}"): ("not-yours", "run-ended", "run-refused"),
 }
 IDEMPOTENCY_KEY: dict[str, Any] = {
     "in": "header",

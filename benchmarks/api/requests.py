@@ -158,7 +158,7 @@ def _facts(row: KernelRequest) -> dict[str, Any]:
     return {
         "id": row.pk,
         "title": row.title,
-        "by": row.owner.get_username(),
+        "by": row.asker.get_username(),
         "state": row.state,
         "votes": getattr(row, "vote_count", 0),
         "devices": [kind.slug for kind in row.device_kinds.all()],

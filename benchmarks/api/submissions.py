@@ -20,7 +20,7 @@ from benchmarks.catalogue import folders
 from benchmarks.catalogue.devices import NoDevice, kind_for
 from benchmarks.harness import Source
 from benchmarks.models import DeviceKind, Evaluation, Submission, TaskVersion, Team
-from benchmarks.states import Moderation, Origin
+from benchmarks.states import Origin
 from benchmarks.submissions import checking
 from benchmarks.submissions import selectors as submission_selectors
 from benchmarks.templatetags.numbers import size
@@ -33,6 +33,7 @@ from .schemas import Remark, SubmissionIn
 DEFAULT_SUITE = "robust-kbench"
 KEY_MAX_CHARS = 80
 CLI_AGENT = "kbench-cli"
+_CODES: dict[type[services.Refused], str] = {ownership.PaidAnswer: "paid-answer", ownership.MadeByRun: "made-by-a-run"}
 router = Router(tags=["submissions"])
 quota_router = Router(tags=["submissions"])
 
@@ -89,7 +90,7 @@ def submission_change(request: HttpRequest, id: uuid.UUID, wanted: schemas.Submi
     if wanted.title is not None:
         ownership.submission_rename(found, wanted.title)
     if wanted.visibility is not None:
-        with quota_as_problem(), _refused_as_problem("cannot-be-changed"):
+        with quota_as_problem(), _refused_as_problem():
             ownership.visibility_change(found, wanted.visibility)
     return submission(request, id)
 
@@ -98,9 +99,7 @@ def submission_change(request: HttpRequest, id: uuid.UUID, wanted: schemas.Submi
 def submission_delete(request: HttpRequest, id: uuid.UUID) -> Any:
     """Its source, results and place on the board go; the lines of the ledger stay."""
     found = _own(request, id)
-    invalidated = found.moderation == Moderation.INVALIDATED
-    refused = "made-by-a-run" if found.origin == Origin.AGENT else "cannot-be-changed" if invalidated else "paid-answer"
-    with _refused_as_problem(refused):
+    with _refused_as_problem():
         ownership.submission_delete(found)
     return Status(HTTPStatus.NO_CONTENT, None)
 
@@ -137,10 +136,11 @@ def quota_as_problem() -> Iterator[None]:
 
 
 @contextmanager
-def _refused_as_problem(code: str) -> Iterator[None]:
+def _refused_as_problem() -> Iterator[None]:
     try:
         yield
     except services.Refused as error:
+        code = _CODES.get(type(error), "cannot-be-changed")
         raise Problem(HTTPStatus.CONFLICT, code, str(error)) from error
 
 

@@ -26,6 +26,7 @@ from ..querysets import StandingQuerySet, counted
 from ..selectors import active_ruleset
 from ..states import REQUESTS, Moderation, State, TaskVersionStatus, Visibility
 from .comparing import FAST_AT, Mark, MethodFigures, best_of, common, figures
+from .labels import is_ranked
 
 KEPT_FROM = 1000  # marks and attempts; what is smaller is read anew each time
 REUSE = 20  # times what the reading took: at most a twentieth of the time goes into reading
@@ -122,7 +123,7 @@ def _fingerprint(device: DeviceKind) -> FieldFingerprint:
 
 def _read(suite: Suite, device: DeviceKind) -> Field:
     fitting = _fitting(suite, device)
-    tasks = {version.task_id: version.task for version in fitting if not version.task.labels}
+    tasks = {version.task_id: version.task for version in fitting if is_ranked(version.task.labels)}
     versions = {version.pk: version.task_id for version in fitting if version.task_id in tasks}
     ruleset = active_ruleset()
     return Field(

@@ -19,6 +19,7 @@ from benchmarks.services import submission_create
 from benchmarks.switches import switch_is_on
 
 from ..boards.labels import is_ranked
+from ..boards.standings import versions_held
 from ..harness import (
     LANGUAGES,
     Config,
@@ -205,11 +206,16 @@ def _tasks_in(folder: Path) -> tuple[TaskSpec, ...]:
     return load_suite(folder) if folder.is_dir() and not folder.name.startswith((".", "_")) else ()
 
 
+@transaction.atomic
 def task_sync(spec: TaskSpec) -> str | None:
-    """The rows of one task: `created`, `renewed` with a version more, or None where nothing that counts differs."""
+    """The rows of one task: `created`, `renewed` with a version more, or None where nothing that counts differs.
+
+    Its versions are locked before it, as by finals, which add a version of it.
+    """
     suite, _ = Suite.objects.get_or_create(slug=spec.suite, defaults={"title": spec.suite})
     difficulty, facts = difficulty_of(spec)
     key: dict[str, Any] = {"suite": suite, "op": spec.op, "direction": spec.direction}
+    versions_held(TaskVersion.objects.filter(task__in=Task.objects.filter(**key).values("pk")))
     labels_before = Task.objects.filter(**key).values_list("labels", flat=True).first()
     task, created = Task.objects.update_or_create(
         **key,

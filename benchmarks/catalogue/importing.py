@@ -12,6 +12,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
+from ..boards.standings import versions_held
 from ..extensions import ReadsReference
 from ..harness import CPU, Examined, ForeignTask, Paths, clean_text, examine, isolation_in_force, spec_to_json
 from ..importers import Found, SuiteOrigin
@@ -87,7 +88,8 @@ def store_requested(item: Found, examined: Examined, *, licence: str, origin: st
 
 
 def task_withdraw(task: Task) -> None:
-    """Take a task off all lists and boards; nothing is deleted."""
+    """Take a task off all lists and boards, in a transaction; nothing is deleted."""
+    versions_held(task.versions.all())
     Task.objects.filter(pk=task.pk).update(listed=False)
     task.versions.filter(status=TaskVersionStatus.ACTIVE).update(status=TaskVersionStatus.RETIRED)
 

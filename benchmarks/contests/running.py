@@ -19,6 +19,7 @@ from ..harness import TaskError
 from ..models import Contest, ContestParticipant, ContestTask, DeviceKind, Task, Team
 from ..services import Refused
 from ..states import CONTEST_MOVES, ContestState, MembershipState
+from ..transactions import repeated
 from . import finals, sealing
 
 logger = logging.getLogger(__name__)
@@ -124,6 +125,7 @@ def advance() -> None:
             _finish(contest)
 
 
+@repeated
 def _begin_judging(contest: Contest) -> None:
     try:
         with transaction.atomic():
@@ -133,6 +135,7 @@ def _begin_judging(contest: Contest) -> None:
         logger.error("the final judging of the contest %s cannot begin: %s", contest.slug, type(error).__name__)
 
 
+@repeated
 def _finish(contest: Contest) -> None:
     with transaction.atomic():
         if _move(contest, ContestState.FINISHED, finished=timezone.now()):

@@ -13,6 +13,7 @@ from celery import shared_task
 from django.conf import settings
 from django.db import Error as DatabaseProblem
 from django.db import close_old_connections, connection
+from django.db.models import Q
 from django.utils import timezone
 
 from ..boards import standings
@@ -36,7 +37,7 @@ from ..models import DeviceKind, Evaluation, StoredTask, Worker
 from ..operations.logs import log_fields
 from ..operations.worker import asked_to_stop_kindly, set_state, stopping
 from ..quotas.charges import NOT_ON_DEVICE
-from ..states import EvaluationReason, Priority, WorkerRole, WorkerState
+from ..states import REQUESTS, EvaluationReason, Priority, WorkerRole, WorkerState
 from .assignments import assignment_on
 
 logger = logging.getLogger(__package__)
@@ -165,10 +166,14 @@ def _put_back(sitting: Sitting) -> None:
 def _has_failed_before(evaluation: Evaluation) -> bool:
     """An imported problem, in the last day: its author's file runs in our own processes and can fail there at will.
 
-    So once it is a reason to doubt the device, which then must pass its self-test, and no reason after that.
+    So once it is a reason to doubt the device, which then must pass its self-test, and no reason after that. Requests
+    count as one problem: an account posts several a day, and each becomes a task.
     """
-    of_problem = Evaluation.objects.filter(task_version=evaluation.task_version_id)
-    lately = of_problem.filter(error_internal__startswith=_OF_DEVICE, queued__gte=timezone.now() - _REMEMBERED)
+    of_problem, suite = Q(task_version=evaluation.task_version_id), evaluation.task_version.task.suite
+    if suite.slug == REQUESTS:
+        of_problem = Q(task_version__task__suite=suite)
+    lately = Evaluation.objects.filter(of_problem)
+    lately = lately.filter(error_internal__startswith=_OF_DEVICE, queued__gte=timezone.now() - _REMEMBERED)
     return lately.exists() and StoredTask.objects.filter(version=evaluation.task_version_id).exists()
 
 

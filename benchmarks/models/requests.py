@@ -4,9 +4,10 @@ Who reads a request is decided in `requests/lists.py`. The posted files are drop
 are never shown to anybody but their owner. Does NOT hold answers: those are submissions to the task.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.db import models
 from django.db.models import Q
 from django.urls import reverse
@@ -16,10 +17,21 @@ from .evaluations import Evaluation
 from .tasks import DeviceKind, Task
 
 
-class KernelRequest(models.Model):
-    """One request. `state` is moved by `requests/`, in conditional updates; `task` is set together with OPEN."""
+def keep_published(collector: Any, field: Any, rows: Any, using: Any) -> None:
+    """Where an account is deleted: what has become a task keeps its row, which decisions of staff refer to."""
+    models.SET_NULL(collector, field, rows.filter(task__isnull=False), using)
+    models.CASCADE(collector, field, rows.filter(task=None), using)
 
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="kernel_requests")
+
+class KernelRequest(models.Model):
+    """One request. `state` is moved by `requests/`, in conditional updates; `task` is set together with OPEN.
+
+    Without an owner, whose account was deleted, only staff find it.
+    """
+
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=keep_published, related_name="kernel_requests"
+    )
     title = models.CharField(max_length=120)
     reason = models.TextField()  # why it is wanted: plain text
     licence = models.CharField(max_length=200, blank=True)  # of the definition
@@ -63,6 +75,10 @@ class KernelRequest(models.Model):
                 name="kernelrequest_open_has_task",
             ),
             models.CheckConstraint(
+                condition=Q(owner__isnull=False) | Q(task__isnull=False),
+                name="kernelrequest_has_owner_or_task",
+            ),
+            models.CheckConstraint(
                 condition=Q(worth_left_s__gte=0, worth_left_s__lte=models.F("worth_s")),
                 name="kernelrequest_pays_what_it_has",
             ),
@@ -77,6 +93,12 @@ class KernelRequest(models.Model):
 
     def get_absolute_url(self) -> str:
         return reverse("request", args=[self.pk])
+
+    @property
+    def asker(self) -> User:
+        """Of one whose owner has not left the site."""
+        assert self.owner is not None  # noqa: S101 - lists leave the others out
+        return self.owner
 
     @property
     def is_hidden(self) -> bool:

@@ -133,13 +133,16 @@ def state_of(submission: Submission) -> str:
 def decide_entry(entry: ContestEntry, kind: ActionKind, *, by: User, reason: str, seen: str, note: str = "") -> None:
     """Take a frozen result of a contest down (INVALIDATE) or show it again (RESTORE), whatever its owner does.
 
-    As long as its submission is there, that is decided about the submission, of which `seen` is as in `decide`. Raises
-    Refused as `decide` does, and where the entry is taken down or shown already.
+    As long as its submission is there, that is decided about the submission, of which `seen` is as in `decide`. It is
+    confirmed where it was taken down with another one of the same program. Raises Refused as `decide` does, and where
+    the entry is taken down or shown already.
     """
     takes_down = kind == ActionKind.INVALIDATE
     if entry.is_down == takes_down:
         raise Refused(ENTRY_DECIDED)
     if entry.submission is not None:
+        if not takes_down and state_of(entry.submission) == _OK:
+            kind = ActionKind.CONFIRM
         decide(entry.submission, kind, by=by, reason=reason, note=note, seen=seen)
         return
     with transaction.atomic():
@@ -187,6 +190,7 @@ def standings_follow(submission: Submission, about: Sequence[Evaluation] = ()) -
     entries_follow(submission)
 
 
+@repeated
 def ban(account: User, *, by: User, reason: str, note: str = "") -> None:
     """End an account's sessions, log-ins and tokens, and what it has asked for that is in the queue; its entries stay.
 
@@ -201,13 +205,13 @@ def ban(account: User, *, by: User, reason: str, note: str = "") -> None:
         if User.objects.filter(pk=account.pk, is_active=True).update(is_active=False) != 1:
             raise Refused("The account is already suspended.")
         log_action(ActionKind.BAN, by, "an account", account=account, public_reason=reason, private_note=note)
+        for extension in extensions():  # runs are locked before evaluations
+            extension.on_account_end(account, "staff, with the account")
         confirms = Q(reason=EvaluationReason.REJUDGE, priority=Priority.AGENT)  # an agent run its best
         asked = Q(reason__in=CHARGED_REASONS) | confirms
         waiting = Evaluation.objects.filter(asked, submission__owner=account).exclude(state__in=FINISHED)
         for evaluation in waiting.order_by("pk"):
             evaluation_cancel(evaluation, SUSPENDED)
-        for extension in extensions():
-            extension.on_account_end(account, "staff, with the account")
 
 
 def unban(account: User, *, by: User, reason: str, note: str = "") -> None:

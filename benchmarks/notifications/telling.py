@@ -96,7 +96,7 @@ def answered(leader: Standing) -> None:
     task, device, submission = leader.task_version.task, leader.device_kind.slug, leader.evaluation.submission
     shown = KernelRequest.objects.filter(task=task, moderation=Moderation.OK).select_related("owner").defer("files")
     request = shown.first()
-    if request is None or submission.owner_id == request.owner_id:
+    if request is None or request.owner is None or submission.owner_id == request.owner_id:
         return
     known, path = request.told.get(device, []), request.get_absolute_url()
     keys = [key for key in (submission.source_key or submission.blob_id, leader.evaluation.object_key) if key]
@@ -111,7 +111,7 @@ def answered(leader: Standing) -> None:
 def refused(request: KernelRequest) -> None:
     """The importer has refused the definition; why stands on its page."""
     text = f"The definition of your request “{request.title}” was refused."
-    notify(request.owner, NotificationKind.ANSWER, text, request.get_absolute_url())
+    notify(request.asker, NotificationKind.ANSWER, text, request.get_absolute_url())
 
 
 def invited(membership: TeamMembership) -> None:

@@ -161,7 +161,7 @@ def offer_end(request: KernelRequest) -> None:
     """What is left of the offer goes back to the owner; in the transaction of the end."""
     row = KernelRequest.objects.select_for_update().get(pk=request.pk)
     KernelRequest.objects.filter(pk=row.pk).update(worth_left_s=0.0)
-    payer = quotas.payer_of(row.owner, "")
+    payer = quotas.payer_of(row.asker, "")
     quotas.give_back(payer, row.worth_left_s, f"not used for request {row.pk}", offered=row.created)
 
 

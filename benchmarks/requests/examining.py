@@ -84,7 +84,7 @@ class ExaminationHolding(RowHolding[KernelRequest]):
         return True
 
     def _charge(self, seconds: float) -> None:
-        quotas.spend(quotas.payer_of(self.row.owner, ""), seconds, f"request {self.row.pk} examined")
+        quotas.spend(quotas.payer_of(self.row.asker, ""), seconds, f"request {self.row.pk} examined")
 
 
 def request_claim() -> ExaminationHolding | None:

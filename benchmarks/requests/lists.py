@@ -1,6 +1,7 @@
 """The queries of the pages of requests: the list, one request, its answers. Votes are counted by the database.
 
-Until a task was made of a request it is its owner's alone; a hidden one is its owner's and staff's. Does NOT write.
+Until a task was made of a request it is its owner's alone; a hidden one is its owner's and staff's. One whose owner has
+left the site is on the page of staff's decisions alone. Does NOT write.
 """
 
 from collections.abc import Mapping
@@ -53,7 +54,7 @@ class RequestAnswer:
 
 def published() -> QuerySet[KernelRequest]:
     """What everybody reads."""
-    return KernelRequest.objects.filter(task__isnull=False, moderation=Moderation.OK)
+    return KernelRequest.objects.filter(task__isnull=False, owner__isnull=False, moderation=Moderation.OK)
 
 
 def request_rows(reader: Reader, sort: str = "votes", page: int | str = 1) -> Page[Any]:
@@ -85,11 +86,11 @@ def request_for(reader: Reader, pk: int) -> KernelRequest:
 
     The posted files are read along only for the owner.
     """
-    may = Q(task__isnull=False, moderation=Moderation.OK)
+    may = Q(task__isnull=False, owner__isnull=False, moderation=Moderation.OK)
     if reader.is_authenticated:
         may |= Q(owner=reader.pk)
     if getattr(reader, "is_staff", False):
-        may |= Q(task__isnull=False)
+        may |= Q(task__isnull=False, owner__isnull=False)
     hidden = ModerationAction.objects.filter(request=OuterRef("pk"), kind=ActionKind.HIDE).order_by("-pk")
     rows = _with_votes(KernelRequest.objects.filter(may, pk=pk), reader).annotate(
         hidden_reason=Subquery(hidden.values("public_reason")[:1])

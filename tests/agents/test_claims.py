@@ -107,6 +107,16 @@ def test_a_run_without_a_worker_is_stopped_at_once() -> None:
         services.run_wish(run, Wish.GO, "olga")
 
 
+def test_a_run_that_has_just_ended_is_stopped_without_an_error() -> None:
+    """Who deletes or suspends an account has read the run before it ended."""
+    run = factories.started()
+    before = Run.objects.get(pk=run.pk)
+    services.run_wish(run, Wish.STOP, "olga")
+    services.run_wish(before, Wish.STOP, "staff")
+    run.refresh_from_db()
+    assert run.reason_text == "Stopped by olga."
+
+
 def test_what_a_lost_worker_left_open_is_settled_before_a_run_stops(woken: list[str]) -> None:
     """Money is reserved, so the next worker has to take the run and end it properly."""
     run = factories.started()

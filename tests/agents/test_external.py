@@ -21,7 +21,7 @@ from agents.views import candidates
 from benchmarks import switches
 from benchmarks.harness import Verdict
 from benchmarks.judgings import moves
-from benchmarks.models import Evaluation, LedgerEntry, Standing
+from benchmarks.models import Evaluation, LedgerEntry, SpentPlace, Standing
 from benchmarks.states import State, Switch
 from tests.web import factories as site
 from tests.web.test_api import Program, refused
@@ -213,6 +213,17 @@ def test_candidates_count_for_the_quotas_of_the_owner(program: Program, run: Run
     assert program.post(f"/runs/{run.code}/candidates", {"source": "int x;\n"}).json()["state"] == "dropped"
 
 
+def test_what_a_stopped_run_withdraws_counts_as_cancelled(program: Program, settings: Any) -> None:
+    """Else the public places of a day would come back with each run that is opened and stopped."""
+    settings.KBENCH_PUBLIC_PER_DAY = 2
+    for name in ("a", "b"):
+        run = Run.objects.get(code=program.post("/runs", WANTED).json()["id"])
+        sent(program, run, name)
+        program.post(f"/runs/{run.code}/stop")
+    assert SpentPlace.objects.filter(cancelled=True).count() == 2
+    assert program.submit(source=kernel("c")).status_code == 429
+
+
 def test_the_time_of_candidates_is_charged_to_the_owner(program: Program, run: Run, owner: Any) -> None:
     sent(program, run, "a")
     judged(run, 1.5)
@@ -310,6 +321,29 @@ def test_a_silent_agent_ends_its_run(program: Program, run: Run, settings: Any) 
     judged(run, 1.5)
     jobs.tend()
     RunEvent.objects.filter(run=run).update(at_s=timezone.now().timestamp() - 601)
+    jobs.tend()
+    run.refresh_from_db()
+    assert (run.state, run.reason) == ("finished", "idle")
+
+
+def test_paused_runs_leave_the_site_to_others(program: Program, run: Run, stranger: Any, settings: Any) -> None:
+    settings.KBENCH_RUNS_MAX = 1
+    program.post(f"/runs/{run.code}/pause")
+    other = Program(stranger).post("/runs", WANTED).json()["id"]
+    full = refused(program.post(f"/runs/{run.code}/resume"), 429, "run-refused")
+    assert "unfinished on this site" in full["detail"]
+    run.refresh_from_db()
+    assert (run.state, run.wish) == ("paused", "pause")
+    Program(stranger).post(f"/runs/{other}/stop")
+    assert program.post(f"/runs/{run.code}/resume").json()["state"] == "running"
+
+
+def test_a_paused_run_of_a_silent_agent_ends(program: Program, run: Run, settings: Any) -> None:
+    program.post(f"/runs/{run.code}/pause")
+    jobs.tend()
+    run.refresh_from_db()
+    assert run.state == "paused"
+    RunEvent.objects.filter(run=run).update(at_s=timezone.now().timestamp() - settings.KBENCH_EXTERNAL_IDLE_S - 1)
     jobs.tend()
     run.refresh_from_db()
     assert (run.state, run.reason) == ("finished", "idle")

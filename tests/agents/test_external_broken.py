@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import AnonymousUser
 from django.test import Client
 
 from agents import jobs
@@ -118,6 +119,6 @@ def test_a_candidate_of_a_fork_takes_a_free_name(program: Program) -> None:
     assert found(program, fork, kept)["score"] == 1.5
     judged(fork, 2.0)
     judged(fork, 1.2)
-    external.steer(fork, Wish.STOP, "owner")
+    external.steer(fork, Wish.STOP, AnonymousUser())
     fork.refresh_from_db()
     assert (fork.reason, fork.candidates.count()) == ("stopped", 2)

@@ -273,6 +273,18 @@ def test_a_run_is_forked_by_those_who_may_read_all_of_it(scenery: Scenery, how: 
     assert services.run_fork(scenery.run, owner=scenery.owner, seed=4, more=Caps(judgings=6)).forked_from == scenery.run
 
 
+def test_nobody_forks_a_run_that_staff_have_hidden(scenery: Scenery) -> None:
+    """Its forks show all its words. Those from before are on the page on which staff hide it."""
+    moderation.hide_run(scenery.run, by=scenery.staff, reason="Insults.")
+    for reader in (scenery.owner, scenery.staff):
+        with pytest.raises(Refused, match="hidden"):
+            services.run_fork(scenery.run, owner=reader, seed=4, more=Caps(judgings=6))
+    client = Client()
+    client.force_login(scenery.staff)
+    shown = client.get(f"/runs/{scenery.run.code}/moderate/").content.decode()
+    assert f"/runs/{scenery.fork.code}/moderate/" in shown
+
+
 @pytest.mark.parametrize("how", ["private", "hidden", "deleted"])
 def test_prompts_that_quote_a_kernel_go_with_it(tasks: None, how: str) -> None:
     """A run was told of somebody's kernel; it is in the prompts, whatever becomes of the submission later."""

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import AnonymousUser
+from django.apps import apps
+from django.contrib.auth.models import AnonymousUser, User
 from django.contrib.messages import get_messages
 from django.test import Client
 from django.utils import timezone
@@ -17,6 +19,7 @@ from agents import jobs, proposals, queue, services
 from agents.evolve.budget import Caps
 from agents.extension import readers
 from agents.models import Run
+from agents.states import Wish
 from benchmarks.extensions import ReferenceUnread
 from benchmarks.services import Refused
 from benchmarks.states import TaskVersionStatus
@@ -90,6 +93,28 @@ def run(tasks: Any) -> Run:
 
 def told(response: Any) -> list[str]:
     return [str(message) for message in get_messages(response.wsgi_request)]
+
+
+def test_a_log_keeps_no_name_of_who_paused_or_stopped_the_run(visitor: Client, owner: User, staff: User) -> None:
+    """The account may be deleted, and the log never changes."""
+    run = factories.started(owner)
+    for person, wish in ((owner, "pause"), (staff, "stop")):
+        visitor.force_login(person)
+        visitor.post(f"{run.get_absolute_url()}{wish}/")
+    run.refresh_from_db()
+    assert run.reason_text == "Stopped by staff."
+    log = b"".join(visitor.get(f"{run.get_absolute_url()}log.jsonl")).decode()
+    assert "Paused by its owner." in log
+    assert not [person for person in (owner, staff) if person.username in log]
+
+
+def test_names_in_logs_of_before_are_taken_out(owner: User) -> None:
+    run = factories.started(owner)
+    services.run_wish(run, Wish.STOP, owner.username)
+    import_module("agents.migrations.0008_no_names_in_logs").rename(apps, None)
+    run.refresh_from_db()
+    assert run.reason_text == "Stopped by its owner."
+    assert owner.username not in str(list(run.events.values_list("payload", flat=True)))
 
 
 @pytest.mark.parametrize("wish", ["pause", "resume", "stop"])

@@ -8,14 +8,15 @@ import pytest
 from django.db import OperationalError, connection
 
 from benchmarks import jobs, quotas, transactions
+from benchmarks.accounts import ownership
 from benchmarks.catalogue import folders
 from benchmarks.harness import ProcessorsBusy, Step, SupervisorError, spec_to_json
 from benchmarks.jobs import judging
 from benchmarks.judgings import moves, queue
 from benchmarks.judgings.moves import Holding
-from benchmarks.models import Evaluation, Event, LedgerEntry, Standing, StoredTask, Worker
+from benchmarks.models import Evaluation, Event, LedgerEntry, Standing, StoredTask, Suite, Task, TaskVersion, Worker
 from benchmarks.operations.worker import stopping
-from benchmarks.states import Priority, State, WorkerState
+from benchmarks.states import REQUESTS, Priority, State, WorkerState
 from tests.fakes import FakeJudge, report_for
 
 from .conftest import claimed_to_compile
@@ -125,6 +126,22 @@ def test_an_imported_problem_that_fails_again_and_again_stops_a_worker_once(subm
         for _ in range(2):
             deliver()
             Worker.objects.update(state=WorkerState.ONLINE)  # it has passed its self-test
+    assert {item.verdict for item in Evaluation.objects.all()} == {"INTERNAL_ERROR"}
+    assert len(restarted) == 1
+
+
+def test_all_requests_together_stop_a_worker_once(submit, deliver, version, restarted):
+    """An account posts several a day, and each is a task of its own."""
+    spec, suite = spec_to_json(folders.shown_spec(version)), Suite.objects.create(slug=REQUESTS, title="x")
+    for number in (1, 2):
+        task = Task.objects.create(suite=suite, op=f"request_{number}", direction="forward", title="x")
+        columns = {name: getattr(version, name) for name in ("definition", "reference_source", "content_sha256")}
+        posted = TaskVersion.objects.create(task=task, number=1, status="active", **columns)
+        StoredTask.objects.create(version=posted, origin_sha256="0" * 64, spec=spec)
+        submit(text="// raises\n", version=posted)
+        for _ in range(2):
+            deliver()
+            Worker.objects.update(state=WorkerState.ONLINE)
     assert {item.verdict for item in Evaluation.objects.all()} == {"INTERNAL_ERROR"}
     assert len(restarted) == 1
 
@@ -389,6 +406,16 @@ def test_a_compiled_code_is_recorded_though_its_transaction_ends_a_deadlock(subm
     submit(text="// x\n")
     moves.evaluation_compiled(claimed_to_compile(worker), 1.0, "a" * 64)
     assert (row().object_key, row().attempt, ends.calls) == ("a" * 64, 1, 2)
+
+
+def test_an_account_is_deleted_though_its_transaction_ends_a_deadlock(submit, person, monkeypatch):
+    """Something may be judged again between two of its steps, and is locked late."""
+    ends = DatabaseEnds(monkeypatch, ownership, "_boards_follow", deadlock(), 1)
+    monkeypatch.setattr(transactions, "PAUSE_S", 0.0)
+    ann = person("ann")
+    submit(owner=ann)
+    ownership.account_delete(ann, keep_submissions=False)
+    assert (type(ann).objects.count(), Evaluation.objects.count(), ends.calls) == (0, 0, 2)
 
 
 def test_a_deadlock_without_end_is_an_error_after_a_few_times(submit, deliver, monkeypatch):

@@ -12,9 +12,16 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
+from agents import services as runs
+from agents.driving import external
+from agents.evolve.budget import Caps
+from agents.evolve.config import RunConfig
+from agents.evolve.model import Proposal
+from agents.states import Wish
 from benchmarks import comments, quotas, services, teams, transactions
 from benchmarks.accounts import ownership
 from benchmarks.boards import standings
+from benchmarks.catalogue import folders
 from benchmarks.catalogue.folders import spec_of
 from benchmarks.harness import Source
 from benchmarks.judgings import moves, recording
@@ -213,6 +220,47 @@ def test_a_submission_for_a_team_does_not_wait_for_who_changes_the_team(submit: 
     assert not crossed(change, make)
 
 
+def test_the_last_of_a_team_leaves_the_site_while_a_former_one_shows_what_was_made_for_it(
+    submit: Any, cpu: Any, person: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The team would take all its submissions, of others too, before the boards."""
+    last, former = person("last"), person("former")
+    team = teams.team_create("many", by=last)
+    made = submit(owner=former, text="// former\n", visibility="private", team=team)
+    judged(cpu, 2.0)
+    submit(owner=last, text="// last\n")
+    judged(cpu, 3.0)
+    locked = stopped(monkeypatch, ownership, "_hold")
+    leave = lambda: ownership.account_delete(last, keep_submissions=True)  # noqa: E731
+    assert not crossed(leave, shown(made, after=locked))
+    teams.forget()
+    assert not teams.Team.objects.exists()
+
+
+def test_an_account_is_suspended_while_its_external_run_is_stopped(
+    version: Any, cpu: Any, person: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both change the run and what it has in the queue."""
+    owner, staff = person("owner"), person("sam", is_staff=True)
+    config = RunConfig(task="x", proposer="external", caps=Caps(judgings=5))
+    run = runs.run_start(runs.RunRequest(version, cpu, config, owner))
+    external.look(run)
+    monkeypatch.setattr(external, "_problem_of", lambda *_: None)
+    external.send(run, external.Sent(Proposal("int x;\n", "cpp")))
+    withdrawing = stopped(monkeypatch, external._Writing, "_withdraw")
+
+    def suspend() -> None:
+        assert withdrawing.wait(SOON_S)
+        decisions.ban(owner, by=staff, reason="x")
+
+    def stop() -> None:
+        runs.run_wish(run, Wish.STOP, "its owner")
+        external.look(runs.Run.objects.get(pk=run.pk))
+
+    assert not crossed(suspend, stop)
+    assert Evaluation.objects.get().state == State.CANCELLED
+
+
 def test_two_people_comment_on_each_other_at_once(
     submit: Any, cpu: Any, person: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,6 +299,26 @@ def test_a_full_judging_is_asked_for_while_the_submission_is_shown(
     asked = stopped(monkeypatch, quotas, "take_place", placed)
     assert not crossed(lambda: services.judge_in_full(quick, payer), shown(quick, after=asked))
     assert Evaluation.objects.filter(submission=quick.submission).count() == 2
+
+
+def test_a_task_gets_a_new_version_while_its_finals_begin(version: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both add a version, so both lock the task, which one of them has changed."""
+    spec, columns = spec_of(version), {"definition": {}, "reference_source": "", "content_sha256": "e" * 64}
+    TaskVersion.objects.filter(pk=version.pk).update(content_sha256="f" * 64)
+    changed = stopped(monkeypatch, folders, "_version_add")
+
+    def deploy() -> None:
+        with transaction.atomic():
+            folders.task_sync(spec)
+
+    def begin() -> None:
+        assert changed.wait(SOON_S)
+        with transaction.atomic():
+            standings.boards_marked(version.task.versions.values_list("pk", flat=True))
+            TaskVersion.objects.create(task=version.task, number=99, status=TaskVersionStatus.CONTEST, **columns)
+
+    assert not crossed(deploy, begin)
+    assert version.task.versions.count() == 3
 
 
 def test_all_boards_of_a_task_are_written_anew_while_they_are_held(submit: Any) -> None:

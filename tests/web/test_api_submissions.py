@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from benchmarks import services
+from benchmarks import quotas, services
 from benchmarks.judgings import moves
-from benchmarks.models import Standing, Submission
-from benchmarks.states import Origin
+from benchmarks.models import LedgerEntry, Standing, Submission
+from benchmarks.states import EvaluationReason, LedgerKind, Origin, Priority
 
 from . import factories
 from .test_api import API, NAME, Program, refused
@@ -82,6 +82,18 @@ def test_a_private_one_does_not_exist_for_others(other: Program, owner: Any) -> 
 def test_what_a_run_made_is_not_deleted(program: Program, owner: Any) -> None:
     code = factories.judged(owner=owner, origin=Origin.AGENT).submission.code
     assert "make the submission private" in refused(delete(program, code), 409, "made-by-a-run")["detail"]
+
+
+def test_the_code_of_a_refusal_is_that_of_its_reason(program: Program, owner: Any) -> None:
+    payer = quotas.payer_of(owner, "")
+    judged = factories.judged(owner=owner)
+    code = judged.submission.code
+    audit = {"reason": EvaluationReason.SITE_AUDIT, "priority": Priority.AGENT}
+    services.evaluation_create(judged.submission, device_kind=judged.device_kind, **audit)
+    assert "The site itself" in refused(delete(program, code), 409, "cannot-be-changed")["detail"]
+    LedgerEntry.objects.create(evaluation=judged, payer=payer, kind=LedgerKind.GRANT, judging_s=1.0)
+    for answer in (delete(program, code), change(program, code, visibility="private")):
+        assert "paid for by a request" in refused(answer, 409, "paid-answer")["detail"]
 
 
 def test_an_unknown_visibility_is_refused(program: Program, owner: Any) -> None:

@@ -17,7 +17,7 @@ from benchmarks import extensions, selectors
 from benchmarks.accounts import ownership
 from benchmarks.boards import overview, same_code
 from benchmarks.extensions import Extension, SearchCost
-from benchmarks.models import Method, RuleSet, Standing
+from benchmarks.models import Method, RuleSet, Standing, Task
 from benchmarks.moderation import decisions
 from benchmarks.states import ActionKind
 from benchmarks.views.compare import METHODS_MAX, p_of, wanted_slugs
@@ -133,6 +133,16 @@ def test_a_task_with_a_label_is_left_out_of_the_denominator(visitor: Client) -> 
     html = page(visitor, f"/leaderboards/{SUITE}/", device="cpu-avx2")
     assert f"1 of {TASKS - 1}" in html
     assert "1 task of the suite cannot be ranked" in html
+
+
+def test_a_task_with_a_remark_counts_as_any_other(visitor: Client) -> None:
+    """It is ranked, so no table may say that it cannot be."""
+    Task.objects.update(labels=["one-shape"])
+    entry(2.0)
+    assert [row["slug"] for row in data(visitor, "/overall")["methods"]] == ["human"]
+    html = page(visitor, f"/leaderboards/{SUITE}/", device="cpu-avx2")
+    assert f"1 of {TASKS}" in html
+    assert "cannot be ranked" not in html
 
 
 def test_kinds_of_methods_can_be_shown_alone(visitor: Client) -> None:

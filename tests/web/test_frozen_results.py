@@ -202,6 +202,16 @@ def test_a_confirmation_afterwards_shows_the_result_again(contest: Contest, staf
     assert lines(contest) == BOTH
 
 
+def test_staff_show_a_private_result_that_went_with_its_twin(contest: Contest, staff: User, as_staff: Client) -> None:
+    """It has no page on which they could confirm it."""
+    ownership.visibility_change(winner(), Visibility.PRIVATE)
+    again = factories.judged(factories.passing(9.0), owner=winner().owner, text=CHEAT).submission
+    decide(again, ActionKind.INVALIDATE, staff)
+    assert lines(contest) == HONEST
+    assert press(as_staff, winner().contest_entries.get()) == "Take it down"
+    assert lines(contest) == BOTH
+
+
 def test_somebody_else_is_not_taken_down_for_a_copy(contest: Contest, staff: User) -> None:
     copy = factories.judged(factories.passing(9.0), owner=factories.user("eve"), text=CHEAT).submission
     decide(copy, ActionKind.INVALIDATE, staff)

@@ -8,7 +8,9 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
 
-from benchmarks.models import Evaluation, Submission
+from benchmarks.models import Evaluation, Submission, TaskVersion
+from benchmarks.states import Switch
+from benchmarks.switches import switch_set
 from benchmarks.views.parts.machine_facts import record
 
 from . import factories
@@ -147,6 +149,17 @@ def test_an_owner_asks_for_an_audit_once(as_owner: Client, owner: Any) -> None:
     assert [item.reason for item in evaluation.submission.evaluations.all()] == ["verification", "initial"]
     as_owner.post(url)
     assert evaluation.submission.evaluations.count() == 2
+
+
+@pytest.mark.parametrize("closed", ["paused", "retired"])
+def test_its_owner_gets_no_audit_where_nothing_can_be_submitted(as_owner: Client, owner: Any, closed: str) -> None:
+    evaluation = factories.judged_on_gpu(owner=owner)
+    if closed == "paused":
+        switch_set(Switch.SUBMISSIONS, on=False, message="Back soon.")
+    else:
+        TaskVersion.objects.update(status="retired")
+    as_owner.post(reverse("evaluation-audit", args=[evaluation.code]))
+    assert evaluation.submission.evaluations.count() == 1
 
 
 def test_staff_ask_for_an_audit_that_settles_a_review(as_owner: Client, owner: Any) -> None:

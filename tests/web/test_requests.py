@@ -10,6 +10,7 @@ from django.test import Client
 from benchmarks.accounts.exports import files_of
 from benchmarks.accounts.ownership import account_delete
 from benchmarks.accounts.tokens import token_create
+from benchmarks.dataset.rows import SUBMISSIONS
 from benchmarks.models import Evaluation, KernelRequest, ModerationAction, Task
 from benchmarks.requests import asking, examining, lists
 from benchmarks.states import ActionKind, RequestState, TokenScope
@@ -144,15 +145,40 @@ def test_posted_files_come_back_to_nobody(as_owner: Client, visitor: Client, own
     assert row.files == {}
 
 
-def test_an_account_takes_its_requests_along_and_leaves_the_task(owner: Any, stranger: Any) -> None:
+def test_an_account_takes_its_requests_along_and_leaves_the_task(
+    visitor: Client, as_staff: Client, owner: Any, stranger: Any
+) -> None:
     row = opened(owner)
     asking.request_vote(row, by=stranger, wanted=True)
     packed = dict(files_of(owner))
     assert b"Row softmax" in packed["requests.json"]
     assert str(row.pk).encode() in dict(files_of(stranger))["votes.json"]
+    posted(owner, text=MODEL + "# waits\n")
     account_delete(owner, keep_submissions=False)
-    assert not KernelRequest.objects.exists()
+    left = KernelRequest.objects.get()
+    assert (left.owner, left.reason, left.state, left.votes.count()) == (None, "", "closed", 0)
+    for client in (visitor, as_staff):
+        assert client.get(f"/requests/{row.pk}/").status_code == 404
+        assert "Row softmax" not in page(client, "/requests/")
     assert Task.objects.filter(pk=row.task_id, listed=True).exists()
+    factories.judged(factories.passing(2.0), version=version_of(row), owner=stranger)  # nobody is told
+
+
+def test_staff_decide_about_a_request_whose_owner_has_left(
+    visitor: Client, as_staff: Client, owner: Any, stranger: Any, staff: Any
+) -> None:
+    row = opened(owner)
+    answered(row, stranger)
+    board = f"/leaderboards/{row.task.path}/cpu-avx2/?version=1"  # type: ignore[union-attr]
+    decide = f"/moderation/requests/{row.pk}/"
+    asking.request_decide(row, ActionKind.HIDE, by=staff, reason="Advertising.")
+    account_delete(owner, keep_submissions=True)
+    assert visitor.get(board).status_code == 404
+    assert not list(SUBMISSIONS.read())
+    assert "a deleted account" in page(as_staff, decide)
+    for kind, status in (("restore", 200), ("hide", 404)):
+        as_staff.post(decide, {"kind": kind, "reason": "Looked again."})
+        assert visitor.get(board).status_code == status
 
 
 def test_what_somebody_writes_is_never_markup(visitor: Client, as_staff: Client, owner: Any, staff: Any) -> None:

@@ -224,6 +224,7 @@ def test_a_deleted_account_leaves_the_team_an_owner(owner: Any, team: Team) -> N
     assert TeamMembership.objects.get(team=team).account == mia
     assert TeamMembership.objects.get(team=team).role == TeamRole.OWNER
     account_delete(mia, keep_submissions=True)
+    teams.forget()
     assert not Team.objects.exists()
 
 

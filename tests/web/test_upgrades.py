@@ -13,9 +13,11 @@ from django.utils import timezone
 
 from benchmarks.accounts import ownership
 from benchmarks.judgings.recording import boards_complete
-from benchmarks.models import Evaluation, Method, Standing, TaskVersion
+from benchmarks.models import Evaluation, KernelRequest, Method, Standing, TaskVersion
 from benchmarks.moderation import decisions
+from benchmarks.requests import asking
 from benchmarks.states import ActionKind, Origin
+from tests.asking import opened
 
 from . import factories
 from .test_bounds import enter, found, replayed
@@ -115,6 +117,16 @@ def test_all_boards_of_a_task_are_written_anew_if_staff_have_decided_something_a
 def _marked() -> set[int]:
     import_module("benchmarks.migrations.0056_boards_of_decisions").mark(apps, None)
     return set(TaskVersion.objects.filter(boards_due=True).values_list("pk", flat=True))
+
+
+def test_what_staff_had_hidden_before_its_owner_left_is_theirs_again(staff: User) -> None:
+    row = opened(factories.user("olga"))
+    asking.request_decide(row, ActionKind.HIDE, by=staff, reason="Advertising.")
+    KernelRequest.objects.all().delete()
+    import_module("benchmarks.migrations.0058_requests_of_accounts_that_left").restore(apps, None)
+    again = KernelRequest.objects.get()
+    assert (again.pk, again.task, again.moderation) == (row.pk, row.task, "hidden")
+    asking.request_decide(again, ActionKind.RESTORE, by=staff, reason="It was none.")
 
 
 def test_rows_that_were_lost_when_accounts_left_are_written() -> None:
