@@ -23,6 +23,7 @@ from .errors import (
     LacksMemory,
     NotAwake,
     Overloaded,
+    ProcessLost,
     ProcessorsBusy,
     SupervisorError,
     UsageError,
@@ -198,7 +199,7 @@ class StagedJudging:
                 return self._run_session(build, prepared, scratch)
         except (SupervisorError, Fault) as error:
             self.track.excuse(error)
-            is_no_fault = isinstance(error, Fault | NotAwake | Overloaded)  # of a process that met the submission
+            is_no_fault = isinstance(error, Fault | NotAwake | ProcessorsBusy)  # of a process that met the submission
             if not is_no_fault and self._session is not None and not self._session.is_alone:
                 self._blame(build, prepared, error)
             raise
@@ -216,7 +217,7 @@ class StagedJudging:
         """
         assert build.binary is not None  # noqa: S101 - _build raises if there is no binary
         assert self._session is not None  # noqa: S101 - who has no session is not blamed
-        if any(child.is_lost() for child in self._session.trusted()):
+        if isinstance(error, ProcessLost) or any(child.is_lost() for child in self._session.trusted()):
             if any(child.has_overrun for child in self._session.untrusted()):
                 raise Fault(Verdict.OUT_OF_MEMORY, "its process took more memory than it may have") from error
             raise lost_to_the_machine("a process of the judge") from error
