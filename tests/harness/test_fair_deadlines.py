@@ -114,8 +114,10 @@ def test_a_total_is_charged_with_what_each_has_had_itself(monkeypatch: pytest.Mo
     sleeps = total_of(lambda now_s: TreeWork(0.0, is_ready=False, spare_s=7000 + now_s))
     waits = total_of(lambda now_s: TreeWork(0.1 * now_s, is_ready=True))
     hides = total_of(lambda _: TreeWork(0.0, is_ready=True, counts_all=False))
-    assert [round(total.charged_s) for total in (works, sleeps, waits, hides)] == [160, 160, 40, 80]
+    naps = total_of(lambda now_s: TreeWork(0.0, is_ready=now_s % 4 == 0))
+    assert [round(total.charged_s) for total in (works, sleeps, waits, hides, naps)] == [160, 160, 40, 80, 120]
     assert [total.is_starved(40.0) for total in (works, sleeps, waits, hides)] == [False, False, True, True]
+    assert not naps.is_starved(120.0)
     assert not waits.is_starved(50.0)
 
 

@@ -27,7 +27,7 @@ class FairDeadline:
 
     def __init__(self, work: Callable[[], TreeWork], limit_s: float) -> None:
         self._work, self._limit_s = work, limit_s
-        begun = work()
+        self._noted = begun = work()
         self._started_s, self._used_s, self._spare_s = time.monotonic(), begun.used_s, begun.spare_s
         self._asleep, self._looked_s = 0, 0.0
         self._own_s, self._noted_s, self._counts_all = 0.0, 0.0, begun.counts_all
@@ -45,9 +45,9 @@ class FairDeadline:
 
     @property
     def own_s(self) -> float:
-        """What the child has used of it, and as long as processors had time to spare; all of it since the last `look`.
+        """What the child has used of it, and as long as it slept or processors had time to spare.
 
-        Once the child has ended, nothing tells what it has used.
+        All of it since the last `look`. Once the child has ended, nothing tells what it has used.
         """
         return self._own_s + self.took_s - self._noted_s
 
@@ -83,13 +83,20 @@ class FairDeadline:
         return over_s >= min(most_s, crowded_s)
 
     @property
+    def counts_all(self) -> bool:
+        """Whether the child cannot have hidden any of the time that it has used."""
+        return self._counts_all
+
+    @property
     def _patience(self) -> float:
         return _PATIENCE if self._counts_all else _PATIENCE_UNCOUNTED
 
     def _note(self, now: TreeWork) -> None:
+        """Of who is not ready all is its own: nobody keeps it from a processor."""
         took_s, self._counts_all = self.took_s, now.counts_all
-        own_s = now.used_s - self._used_s + max(0.0, now.spare_s - self._spare_s)
-        self._own_s, self._noted_s = max(self._own_s, min(took_s, own_s)), took_s
+        apart_s, before, self._noted, self._noted_s = took_s - self._noted_s, self._noted, now, took_s
+        own_s = max(0.0, now.used_s - before.used_s) + max(0.0, now.spare_s - before.spare_s)
+        self._own_s += min(apart_s, own_s) if now.is_ready else apart_s
 
     def _count_sleep(self, now: TreeWork) -> None:
         """Messages that come at once bring about looks that tell nothing new."""
