@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ..compilers.nvcc import cuda_folder
 from ..errors import ChildSurvived, HarnessError, NotAwake, Overloaded, SupervisorError
-from ..measuring.baselines import baseline_room
+from ..measuring.baselines import baseline_room, trusted_cpu_s
 from ..measuring.contestants import Actor
 from ..measuring.faults import Stuck
 from ..measuring.last_words import not_awake
@@ -314,7 +314,8 @@ class Crew:
 
     def _referee_room(self) -> Room:
         """It sends memory as descriptors, more of which may be under way than any candidate can fill up."""
-        room = Room(read_only={**child_code(), self.folder / "task": "/kbench/task"}, open_files=1024)
+        shown = {**child_code(), self.folder / "task": "/kbench/task"}
+        room = Room(read_only=shown, open_files=1024, cpu_s=trusted_cpu_s())
         return self._on_gpu(replace(room, environment={**room.environment, **_IN_PIECES}))
 
     def _on_gpu(self, room: Room) -> Room:
