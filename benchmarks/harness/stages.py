@@ -218,8 +218,8 @@ class StagedJudging:
         assert build.binary is not None  # noqa: S101 - _build raises if there is no binary
         assert self._session is not None  # noqa: S101 - who has no session is not blamed
         if isinstance(error, ProcessLost) or any(child.is_lost() for child in self._session.trusted()):
-            if any(child.has_overrun for child in self._session.untrusted()):
-                raise Fault(Verdict.OUT_OF_MEMORY, "its process took more memory than it may have") from error
+            if any(child.has_overrun or child.was_ended for child in self._session.untrusted()):
+                raise Fault(Verdict.OUT_OF_MEMORY, "a process of it took more than a sandbox may have") from error
             raise lost_to_the_machine("a process of the judge") from error
         fills = self._session.last_fills()
         with scratch_folder("control-", self.paths.scratch) as scratch:

@@ -43,7 +43,7 @@ class Starting(Actor):
         self._says = list(says)
         self._order, self._name = order, name
         how = {"work": lambda: TreeWork(0.0, is_ready=False), "log_tail": lambda _: "bwrap: Can't find source path"}
-        stops = {"freeze": lambda: order.append(f"{name} frozen"), "pin": lambda _: None}
+        stops = {"freeze": lambda _: order.append(f"{name} frozen"), "pin": lambda _: None}
         self._child = cast(Any, SimpleNamespace(**how, **stops, wait=lambda _: 1, is_lost=lambda: False))
         self._link = cast(Any, SimpleNamespace(send=self._told))
 

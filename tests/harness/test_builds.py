@@ -145,7 +145,7 @@ def test_all_extensions_and_the_second_attempt_share_the_time_of_one_build(
 class Crowded:
     """A program that ends well after a while in which it gets a tenth of a processor and none is idle."""
 
-    has_overrun = met_shortage = False
+    has_overrun = met_shortage = was_ended = False
 
     def __init__(self, clock: list[float], needs_s: float) -> None:
         self._clock, self._began_s, self._needs_s = clock, clock[0], needs_s
@@ -188,6 +188,23 @@ def test_programs_of_one_build_that_others_keep_waiting_have_what_patience_gives
     assert [(item.exit_code, item.is_starved) for item in made] == ends
 
 
+@pytest.mark.parametrize(("counts_all", "is_starved"), [(True, True), (False, False)])
+def test_a_program_of_the_author_is_starved_only_if_it_can_hide_no_time(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, *, counts_all: bool, is_starved: bool
+) -> None:
+    class Hiding(Crowded):
+        def work(self) -> TreeWork:
+            return replace(super().work(), counts_all=counts_all)
+
+    clock = [0.0]
+    with builds.workshop(RULES, paths) as shop:
+        shop.give({"a": ""})
+        monkeypatch.setattr(toolchain, "spawn", lambda *_, **__: Hiding(clock, 9000.0))
+        monkeypatch.setattr(deadlines.time, "monotonic", lambda: clock[0])
+        made = shop.run(["x"], Room(), runs_text=True)
+    assert (made.exit_code, made.is_starved) == (None, is_starved)
+
+
 @pytest.mark.parametrize(
     ("last", "by_machine"), [("ended: it had more than 20000 mappings of memory\n", False), ("", True)]
 )
@@ -195,6 +212,8 @@ def test_what_we_end_ourselves_is_no_fault_of_the_machine(
     paths: Paths, monkeypatch: pytest.MonkeyPatch, last: str, *, by_machine: bool
 ) -> None:
     class Ended(Crowded):
+        was_ended = bool(last)
+
         def exit_code(self) -> int | None:
             return 137
 

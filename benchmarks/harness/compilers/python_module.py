@@ -64,7 +64,7 @@ class PythonModule:
         room = replace(shop.room(child_code()), python=True, system=True)
         with AnswerFile(4 * shop.rules.source.max_bytes) as answer:
             argv = python_argv("python.record_inline", f"{shop.given}/{ENTRY}", str(answer.fd))
-            ran = shop.run(argv, room, fds=(answer.fd,))
+            ran = shop.run(argv, room, fds=(answer.fd,), runs_text=True)
             if ran.exit_code != 0:  # it may have taken the machine's memory by itself, if no group tells
                 return replace(ran, by_machine=ran.by_machine and groups.home() is not None), None
             try:

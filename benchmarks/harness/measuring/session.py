@@ -37,6 +37,7 @@ from .used_up import Touched
 ActorT = TypeVar("ActorT", bound=Actor)
 EAGER, COMPILE, NOTHING = 0, 1, 2
 REFEREE_TIMEOUT_S = 120.0
+_PARKED_WITHIN_S = 10.0
 # of values; verification uses them in turn
 DISTRIBUTIONS = ("normal", "outliers", "mixed", "integers", "uniform", "published", "large", "small")
 
@@ -249,8 +250,8 @@ class Session(ABC, Generic[ActorT]):
             self._park(candidate)
 
     def _park(self, contestant: ActorT) -> None:
-        """Freezes a contestant until its first call."""
-        contestant.child.freeze()
+        """Freezes a contestant until its first call. Others may have the processors meanwhile."""
+        contestant.child.freeze(_PARKED_WITHIN_S)
 
     def _await_candidate(self, candidate: ActorT, word: str = "serving") -> None:
         """Waits until the candidate sends `word`; anything else is a Fault."""

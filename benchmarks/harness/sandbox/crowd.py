@@ -40,7 +40,6 @@ _FOLDERS_IN_MEMORY = ("/tmp", "/dev/shm")  # noqa: S108 - of the sandboxes
 _TICKS_IN_S = os.sysconf("SC_CLK_TCK")
 _IDLE_SHARE = 0.05  # of its time a processor may be idle while others are ready to run elsewhere
 _LINE_MAX_BYTES = 4096  # so much is written at once, whoever else writes
-_ENDED = b"\nended: it "
 _one_thread = threading.Lock()
 
 
@@ -165,12 +164,12 @@ def _names_in(item: _Crowd) -> int:
     return 0
 
 
-def _has_lowered(item: _Crowd) -> bool:
+def has_lowered(pid: int) -> bool:
     """Whether a process has a lower `oom_score_adj` than bubblewrap, of which all have inherited theirs."""
     scores: list[int] = []
-    for pid in tree_of(item.pid):
+    for one in tree_of(pid):
         with suppress(OSError, ValueError):
-            scores.append(int(Path(f"/proc/{pid}/oom_score_adj").read_text()))
+            scores.append(int(Path(f"/proc/{one}/oom_score_adj").read_text()))
     return bool(scores) and min(scores) < scores[0]
 
 
@@ -279,17 +278,19 @@ def end_tree(pid: int) -> None:
 
 
 def _end(item: _Crowd, why: str) -> None:
-    """Says so first: once the child is gone, its supervisor reads the log."""
+    """Says so first: once the child is gone, its supervisor looks for the mark, and authors read the log."""
+    with suppress(OSError):
+        mark_of(item.log).touch()
     with suppress(OSError):
         log = os.open(item.log, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK)
-        os.write(log, f"{_ENDED.decode()}{why}\n".encode())
+        os.write(log, f"\nended: it {why}\n".encode())
         os.close(log)
     end_tree(item.pid)
 
 
-def has_ended(log: bytes) -> bool:
-    """Whether the end of a log says that a sandbox was ended here. It may say so itself, which does it no good."""
-    return _ENDED in log
+def mark_of(log: Path) -> Path:
+    """The file that is there once a sandbox with this log was ended here. No sandbox can make or remove it."""
+    return log.with_name(f"{log.name}.ended")
 
 
 def _main() -> None:
@@ -329,7 +330,7 @@ def _look(watched: dict[int, _Crowd], *, at_tasks: bool, at_mappings: bool, at_s
     for item in list(watched.values()):
         is_gone = bool(_readable(item.pidfd).poll(0))
         why = "" if is_gone else _too_many(item, at_tasks=at_tasks, at_mappings=at_mappings)
-        if not (is_gone or why) and at_scores and item.ends_first and _has_lowered(item):
+        if not (is_gone or why) and at_scores and item.ends_first and has_lowered(item.pid):
             why = "has lowered its oom_score_adj"
         if why:
             _end(item, why)

@@ -27,7 +27,7 @@ from pathlib import Path
 from ..errors import ChildSurvived, IsolationError
 from ..protocol import clean_text
 from . import groups, seccomp
-from .crowd import TreeWork, children_of, end_tree, has_ended, is_gone, threads_of, watch, work_of
+from .crowd import TreeWork, children_of, end_tree, has_lowered, is_gone, mark_of, threads_of, watch, work_of
 from .freezer import Freezer, RunSpan, signal_quietly
 from .outbox import log_end
 from .trial import tried
@@ -57,7 +57,6 @@ TASKS_MAX = 256 + 4 * (os.cpu_count() or 1)
 _NAMES_MAX = 20_000  # in one folder in memory: each takes a kilobyte of the kernel's, and ending it takes time
 _MAPPINGS_MAX = 20_000  # of all processes together; a process with torch has 500, an audit on a GPU 900
 _STACK_BYTES = 64 << 20
-_LAST_BYTES = 4096  # of a log
 _KILL_WAIT_S = 30.0  # a driver first ends what the process left on a GPU
 # Python ignores its own variables in isolated mode, so a child looks at ours
 _WRITE_BITS = 0o222
@@ -161,11 +160,19 @@ class Child:
     """A running child. `pid` is the process itself as this machine numbers it, not its wrapper."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], log: Path, *, wrapped: bool, group: groups.Group | None = None
+        self,
+        process: subprocess.Popen[bytes],
+        log: Path,
+        *,
+        wrapped: bool,
+        group: groups.Group | None = None,
+        ends_first: bool = False,
     ) -> None:
         self._process = process
         self._wrapped = wrapped
         self._group = group
+        self._ends_first = ends_first
+        self.was_ended = False  # once it is killed: whether it did what `crowd.py` ends a sandbox for
         self.has_overrun = False  # once it is killed: whether it took more memory than its group may have
         self.met_shortage = False  # once it is killed: whether the machine, out of memory, ended processes beside it
         self._is_lost = False
@@ -200,15 +207,15 @@ class Child:
     def is_lost(self) -> bool:
         """Whether the machine has ended it for want of memory, and neither we nor its own limit. The same once killed.
 
-        Whom the process that counts (`crowd.py`) has ended, we have.
-
-        Its group knows. Without one, Linux has ended some process since this one began, and this one by SIGKILL.
+        Whom the process that counts (`crowd.py`) has ended, we have. Its group knows. Without one, Linux has ended some
+        process since this one began, and this one by SIGKILL.
         """
         if self._doomed is None:
             ended = groups.ended_for_memory() > self._ended_before
             self.met_shortage = ended if self._group is None else self._group.met_shortage()
+            self.was_ended = mark_of(self.log).exists() or (self._ends_first and has_lowered(self._process.pid))
             is_killed = self.met_shortage and self.exit_code() == -signal.SIGKILL
-            self._is_lost = is_killed and not has_ended(log_end(self.log, _LAST_BYTES))
+            self._is_lost = is_killed and not self.was_ended
         return self._is_lost
 
     @functools.cached_property
@@ -223,9 +230,9 @@ class Child:
         """Processor time of all threads and queue wait of the first one since it was let run, in ns."""
         return (0, 0) if self._freezer is None else self._freezer.since_resume()
 
-    def freeze(self) -> RunSpan:
+    def freeze(self, deadline_s: float = 2.0) -> RunSpan:
         """Returns when every thread of the child has stopped. A dead child is frozen too. Raises NotStopped."""
-        return RunSpan(0, 0) if self._freezer is None else self._freezer.freeze()
+        return RunSpan(0, 0) if self._freezer is None else self._freezer.freeze(deadline_s)
 
     def work(self) -> TreeWork:
         """What it and all that it has started do, also before it has answered."""
@@ -265,6 +272,7 @@ class Child:
             raise ChildSurvived("a child survived SIGKILL") from error
         _await_gone(self._doomed or [])
         self._doomed = []  # their numbers may be others' by the next time
+        mark_of(self.log).unlink(missing_ok=True)
         if self._group is not None:
             self.has_overrun = self.has_overrun or self._group.has_overrun()
             self._group.end()
@@ -306,6 +314,7 @@ def spawn(
         "group": "" if group is None else group.door,
     }
     log.write_bytes(b"")
+    mark_of(log).unlink(missing_ok=True)  # of another child with this log
     with log.open("ab") as output, _nothing() as nothing:  # others write there, too
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(CHILD_FOLDER / "enter.py"), json.dumps(plan), *command],
@@ -323,7 +332,7 @@ def spawn(
     tasks, names = room.tasks if counted else None, _NAMES_MAX if strong else None
     writes = strong and bool(room.devices)  # in its /proc, so also how soon Linux ends it for want of memory
     watch(process.pid, log, tasks=tasks, names=names, mappings=_MAPPINGS_MAX, ends_first=writes)
-    return Child(process, log, wrapped=strong, group=group)
+    return Child(process, log, wrapped=strong, group=group, ends_first=writes)
 
 
 @contextmanager
