@@ -14,7 +14,6 @@ import fcntl
 import gc
 import json
 import os
-import resource
 import runpy
 import signal
 import socket
@@ -22,7 +21,7 @@ import sys
 from contextlib import suppress
 
 sys.path.insert(0, sys.argv[2])
-from enter import install_filter, prctl  # type: ignore[import-not-found]
+from enter import install_filter, prctl, set_limits  # type: ignore[import-not-found]
 
 sys.path.pop(0)
 del sys.modules["enter"]  # a child sees no more of ours than one that starts anew
@@ -104,8 +103,7 @@ def enter(order):
     os.chdir("/tmp")  # noqa: S108 - its own
     os.environ.clear()
     os.environ.update(order["environment"])
-    for name, value in order["limits"].items():
-        resource.setrlimit(getattr(resource, name), (value, value))
+    set_limits(order["limits"])
     os.sched_setaffinity(0, order["cores"])
     for number in range(LAST_CAPABILITY + 1):
         LIBC.prctl(CAPABILITY_DROP, number, 0, 0, 0)

@@ -146,7 +146,7 @@ def test_folders_are_found_again_when_the_thread_that_showed_them_has_ended(tmp_
         while "made" not in child.log_tail(100):
             time.sleep(0.01)
         outer = child._process.pid
-        item = crowd._Crowd(outer, 0, None, 1, None, tmp_path / "log")
+        item = crowd._Crowd(outer, 0, None, 1, None, tmp_path / "log", ends_first=False)
         item.folders = ("/proc/4194999/cwd",)  # as of a thread that has ended
         assert crowd._names_in(item) >= 50
     finally:

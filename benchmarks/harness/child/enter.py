@@ -45,13 +45,18 @@ def prepare() -> None:
             file.write("0")
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # of a machine without memory the sandboxes end, before anything else
-    for name, value in plan["limits"].items():
-        most = value + _CPU_SPARE_S if name == "RLIMIT_CPU" else value
-        resource.setrlimit(getattr(resource, name), (value, most))
+    set_limits(plan["limits"])
     if plan["cores"]:
         os.sched_setaffinity(0, plan["cores"])
     if plan["filter"]:
         install_filter(base64.b64decode(plan["filter"]))
+
+
+def set_limits(limits: dict[str, int]) -> None:
+    """Hard ones as well, by the names of the module `resource`."""
+    for name, value in limits.items():
+        most = value + _CPU_SPARE_S if name == "RLIMIT_CPU" else value
+        resource.setrlimit(getattr(resource, name), (value, most))
 
 
 def install_filter(program: bytes) -> None:
