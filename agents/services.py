@@ -318,6 +318,8 @@ def _refuse_if_many(owner: User | None, proposer: str) -> None:
     if day.count() >= RUNS_PER_DAY_MAX:
         raise Refused(f"{_whose(owner)} started {RUNS_PER_DAY_MAX} runs within 24 hours, which is the limit.")
     unfinished = Run.objects.exclude(state=RunStatus.FINISHED)
+    if owner is None:  # whoever pauses one and does not come back would keep out all who have no account
+        unfinished = unfinished.exclude(state=RunStatus.PAUSED)
     external_max = settings.KBENCH_EXTERNAL_RUNS_PER_OWNER_MAX
     if proposer == EXTERNAL and unfinished.filter(owner=owner, proposer=EXTERNAL).count() >= external_max:
         raise Refused(f"You have {external_max} unfinished external runs, which is the limit. Close or stop one.")

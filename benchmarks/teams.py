@@ -193,12 +193,17 @@ def _why_it_stays(team: Team) -> str:
 def account_ends(account: User) -> None:
     """Before an account is deleted: its teams get another owner. `forget` deletes those that nobody is in.
 
-    A team takes the submissions of others with it, which are locked after boards that the account needs.
+    Until then nobody enters them: they are not left to who happens to be invited. A team takes the submissions of
+    others with it, which are locked after boards that the account needs.
     """
     for team in sorted(teams_of(account), key=lambda team: team.pk):
         _hold(team)
         team.memberships.filter(account=account).delete()
-        _give_owner(team)
+        if team.memberships.filter(state=MembershipState.MEMBER).exists():
+            _give_owner(team)
+        else:
+            invited = team.memberships.filter(state=MembershipState.INVITED)
+            invited.update(state=MembershipState.ENDED, changed=timezone.now())
 
 
 def forget() -> None:

@@ -140,9 +140,9 @@ def steer(run: Run, wish: Wish, by: User | AnonymousUser) -> None:
 
 def _role(run: Run, by: User | AnonymousUser) -> str:
     """In place of a name, which nobody could take out of the log when the account is deleted."""
-    if not by.is_authenticated:
-        return "a visitor"
-    return "its owner" if by.pk == run.owner_id else "staff"
+    if by.is_authenticated and by.pk == run.owner_id:
+        return "its owner"
+    return "staff" if by.is_staff else "a visitor"
 
 
 def tend() -> None:

@@ -14,12 +14,13 @@ def rename(apps, schema_editor):
         if who in (*ROLES, *OF_ACCOUNTS):
             continue
         role = "its owner or staff" if run.owner is None else "its owner" if run.owner.username == who else "staff"
-        events.filter(pk=event.pk).update(payload={**event.payload, "who": role})
         for verb in ("Paused", "Stopped"):
             said, text = f"{verb} by {who}.", f"{verb} by {role}."
             for end in events.filter(run=run, seq=event.seq + 1, payload__text=said):
                 events.filter(pk=end.pk).update(payload={**end.payload, "text": text})
             runs.filter(pk=run.pk, reason_text=said).update(reason_text=text)
+        # last, for it says that this is done: what was interrupted may be repeated
+        events.filter(pk=event.pk).update(payload={**event.payload, "who": role})
 
 
 class Migration(migrations.Migration):

@@ -143,7 +143,7 @@ def account_delete(user: User, *, keep_submissions: bool) -> None:
         mine.update(owner=None, client_token="", former_owner=former)
         standings.standings_restore(released)
         _leave_requests(user)
-        user.delete()
+        User.objects.filter(pk=user.pk).delete()  # `user` keeps its key, if this has to be repeated
         _tell(released)
 
 

@@ -45,7 +45,6 @@ STEP_EVERY_S = {"time": 0.5}  # telling about a timing must not disturb it
 STEP_EVERY_DEFAULT_S = 0.1
 _ERROR_CHARS_MAX = 8000
 _REMEMBERED = timedelta(days=1)
-_OF_DEVICE = "on the device: "  # begins an error which may be the device's, and not the compiler's or the database's
 
 
 @shared_task(
@@ -149,9 +148,9 @@ def _work_on(holding: Holding, worker: Worker, role: WorkerRole, work: Work) -> 
         logger.exception("%s failed", holding.evaluation.code)
         close_old_connections()  # one that was lost
         is_of_device = role is WorkerRole.JUDGE and not isinstance(error, DatabaseProblem)
-        says_nothing_new = not isinstance(error, ChildSurvived) and _has_failed_before(holding.evaluation)
-        _fail(holding, error, _OF_DEVICE if is_of_device else "")
-        if is_of_device and not says_nothing_new:
+        _fail(holding, error)
+        if is_of_device and (isinstance(error, ChildSurvived) or not _has_failed_before(holding.evaluation)):
+            StoredTask.objects.filter(version=holding.evaluation.task_version_id).update(failed=timezone.now())
             _doubt(worker, f"The judge failed: {type(error).__name__}.")
 
 
@@ -169,18 +168,15 @@ def _has_failed_before(evaluation: Evaluation) -> bool:
     So once it is a reason to doubt the device, which then must pass its self-test, and no reason after that. Requests
     count as one problem: an account posts several a day, and each becomes a task.
     """
-    of_problem, suite = Q(task_version=evaluation.task_version_id), evaluation.task_version.task.suite
-    if suite.slug == REQUESTS:
-        of_problem = Q(task_version__task__suite=suite)
-    lately = Evaluation.objects.filter(of_problem)
-    lately = lately.filter(error_internal__startswith=_OF_DEVICE, queued__gte=timezone.now() - _REMEMBERED)
-    return lately.exists() and StoredTask.objects.filter(version=evaluation.task_version_id).exists()
+    suite = evaluation.task_version.task.suite
+    of_problem = Q(version__task__suite=suite) if suite.slug == REQUESTS else Q(version=evaluation.task_version_id)
+    return StoredTask.objects.filter(of_problem, failed__gte=timezone.now() - _REMEMBERED).exists()
 
 
-def _fail(holding: Holding, error: Exception, where: str) -> None:
+def _fail(holding: Holding, error: Exception) -> None:
     what = str(error) if isinstance(error, HarnessError) else type(error).__name__
     evaluation = holding.evaluation
-    evaluation.error_internal = clean_text(f"{where}{type(error).__name__}: {error}"[:_ERROR_CHARS_MAX])
+    evaluation.error_internal = clean_text(f"{type(error).__name__}: {error}"[:_ERROR_CHARS_MAX])
     Evaluation.objects.filter(pk=evaluation.pk, claim=holding.claim).update(error_internal=evaluation.error_internal)
     moves.evaluation_requeue(evaluation, holding.claim, clean_text(f"The judge failed: {what}"[:_ERROR_CHARS_MAX]))
 

@@ -1,4 +1,4 @@
-from django.db import migrations
+from django.db import migrations, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
@@ -16,18 +16,19 @@ def restore(apps, schema_editor):
             continue
         about = actions.filter(subject=f"request {number}")
         last = about.order_by("pk").values_list("kind", flat=True).last()
-        request = requests.create(
-            pk=int(number),
-            owner=None,
-            task=task,
-            title=task.title[:120],
-            licence=task.licence[:200],
-            files_sha256="",
-            state="closed",
-            ended=timezone.now(),
-            moderation="hidden" if last == "hide" else "ok",
-        )
-        about.update(request=request)
+        with transaction.atomic():  # whoever repeats this passes over what has a row
+            request = requests.create(
+                pk=int(number),
+                owner=None,
+                task=task,
+                title=task.title[:120],
+                licence=task.licence[:200],
+                files_sha256="",
+                state="closed",
+                ended=timezone.now(),
+                moderation="hidden" if last == "hide" else "ok",
+            )
+            about.update(request=request)
 
 
 class Migration(migrations.Migration):

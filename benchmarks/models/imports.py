@@ -62,6 +62,7 @@ class StoredTask(models.Model):
     spec = models.JSONField()
     labels = models.JSONField(default=list, blank=True)
     notes = models.JSONField(default=list, blank=True)
+    failed = models.DateTimeField(null=True)  # when a judging of it last put a worker through its self-test
 
     def __str__(self) -> str:
         return str(self.version)

@@ -152,6 +152,16 @@ def test_unfinished_runs_are_limited_and_finished_ones_make_room(
     assert factories.started(owner).state == RunStatus.WAITING
 
 
+def test_paused_runs_count_for_an_account_and_not_for_all_visitors_together(settings: Any, owner: Any) -> None:
+    settings.KBENCH_RUNS_PER_OWNER_MAX = 1
+    for person in (None, owner):
+        services.run_wish(factories.started(person), Wish.PAUSE, "x")
+    assert factories.started().state == RunStatus.WAITING
+    for person in (None, owner):
+        with pytest.raises(Refused, match="unfinished runs"):
+            factories.started(person)
+
+
 def test_the_dollars_of_a_day_add_up_for_each_owner(settings: Any, owner: Any, stranger: Any) -> None:
     settings.KBENCH_USD_PER_DAY = 5.0
     with pytest.raises(Refused, match="needs a limit in dollars"):

@@ -11,6 +11,7 @@ import pytest
 from django.apps import apps
 from django.contrib.auth.models import AnonymousUser, User
 from django.contrib.messages import get_messages
+from django.db.models import QuerySet
 from django.test import Client
 from django.utils import timezone
 from kombu.exceptions import OperationalError
@@ -108,10 +109,50 @@ def test_a_log_keeps_no_name_of_who_paused_or_stopped_the_run(visitor: Client, o
     assert not [person for person in (owner, staff) if person.username in log]
 
 
+@pytest.mark.parametrize(("is_staff", "role"), [(False, "a visitor"), (True, "staff")])
+def test_who_started_a_run_before_logging_in_is_staff_only_if_they_are(
+    visitor: Client, owner: User, is_staff: bool, role: str
+) -> None:
+    run = factories.started()
+    owner.is_staff = is_staff
+    owner.save()
+    visitor.force_login(owner)
+    session = visitor.session
+    session["runs"] = [str(run.code)]
+    session.save()
+    visitor.post(f"{run.get_absolute_url()}stop/")
+    run.refresh_from_db()
+    assert run.reason_text == f"Stopped by {role}."
+
+
 def test_names_in_logs_of_before_are_taken_out(owner: User) -> None:
     run = factories.started(owner)
     services.run_wish(run, Wish.STOP, owner.username)
     import_module("agents.migrations.0008_no_names_in_logs").rename(apps, None)
+    run.refresh_from_db()
+    assert run.reason_text == "Stopped by its owner."
+    assert owner.username not in str(list(run.events.values_list("payload", flat=True)))
+
+
+@pytest.mark.parametrize("done", [0, 1, 2])
+def test_taking_out_names_may_be_interrupted_and_repeated(
+    owner: User, monkeypatch: pytest.MonkeyPatch, done: int
+) -> None:
+    run = factories.started(owner)
+    services.run_wish(run, Wish.STOP, owner.username)
+    rename, update, calls = import_module("agents.migrations.0008_no_names_in_logs").rename, QuerySet.update, []
+
+    def interrupted(rows: Any, **columns: Any) -> int:
+        calls.append(columns)
+        if len(calls) > done:
+            raise ConnectionError
+        return update(rows, **columns)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(QuerySet, "update", interrupted)
+        with pytest.raises(ConnectionError):
+            rename(apps, None)
+    rename(apps, None)
     run.refresh_from_db()
     assert run.reason_text == "Stopped by its owner."
     assert owner.username not in str(list(run.events.values_list("payload", flat=True)))

@@ -2,15 +2,17 @@
 
 import threading
 from dataclasses import replace
+from datetime import timedelta
 from unittest.mock import Mock
 
 import pytest
 from django.db import OperationalError, connection
+from django.utils import timezone
 
 from benchmarks import jobs, quotas, transactions
 from benchmarks.accounts import ownership
 from benchmarks.catalogue import folders
-from benchmarks.harness import ProcessorsBusy, Step, SupervisorError, spec_to_json
+from benchmarks.harness import ChildSurvived, ProcessorsBusy, Step, SupervisorError, spec_to_json
 from benchmarks.jobs import judging
 from benchmarks.judgings import moves, queue
 from benchmarks.judgings.moves import Holding
@@ -128,6 +130,36 @@ def test_an_imported_problem_that_fails_again_and_again_stops_a_worker_once(subm
             Worker.objects.update(state=WorkerState.ONLINE)  # it has passed its self-test
     assert {item.verdict for item in Evaluation.objects.all()} == {"INTERNAL_ERROR"}
     assert len(restarted) == 1
+
+
+def test_deleting_the_submission_gives_a_device_no_other_self_test(submit, deliver, version, restarted):
+    StoredTask.objects.create(version=version, origin_sha256="0" * 64, spec=spec_to_json(folders.shown_spec(version)))
+    for _ in range(2):
+        evaluation = submit(text="// raises\n")
+        for _ in range(2):
+            deliver()
+            Worker.objects.update(state=WorkerState.ONLINE)
+        ownership.submission_delete(evaluation.submission)
+    assert not Evaluation.objects.exists()
+    assert len(restarted) == 1
+
+
+def test_an_imported_problem_fails_anew_a_day_later(submit, deliver, version, restarted):
+    spec, then = spec_to_json(folders.shown_spec(version)), timezone.now() - timedelta(hours=25)
+    StoredTask.objects.create(version=version, origin_sha256="0" * 64, spec=spec, failed=then)
+    submit(text="// raises\n")
+    deliver()
+    assert len(restarted) == 1
+
+
+def test_a_process_that_does_not_end_stops_a_worker_each_time(submit, deliver, version, restarted, monkeypatch):
+    StoredTask.objects.create(version=version, origin_sha256="0" * 64, spec=spec_to_json(folders.shown_spec(version)))
+    monkeypatch.setattr(FakeJudge, "judge", Mock(side_effect=ChildSurvived))
+    submit()
+    for _ in range(2):
+        deliver()
+        Worker.objects.update(state=WorkerState.ONLINE)
+    assert len(restarted) == 2
 
 
 def test_all_requests_together_stop_a_worker_once(submit, deliver, version, restarted):

@@ -4,10 +4,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
+from unittest.mock import Mock
 
 import pytest
 from django.contrib.auth import get_user_model
-from django.db import connection
+from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -198,6 +199,17 @@ def test_an_account_that_keeps_its_submissions_loses_its_name_on_them(judged, an
     assert not Submission.objects.filter(blob__text="// secret").exists()
     assert not ApiToken.objects.exists()
     assert not get_user_model().objects.filter(username="ann").exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_account_goes_though_the_database_ended_its_deletion_last_of_all(judged, ann, monkeypatch):
+    judged(text="// fast", owner=ann)
+    deadlock = OperationalError()
+    deadlock.__cause__ = type("Deadlock", (Exception,), {"sqlstate": "40P01"})()
+    monkeypatch.setattr(ownership, "_tell", Mock(side_effect=[None, deadlock, None, None]))
+    account_delete(ann, keep_submissions=True)
+    assert not get_user_model().objects.exists()
+    assert Submission.objects.get().owner is None
 
 
 def test_an_account_goes_with_everything(judged, submit, ann, bob):

@@ -173,12 +173,15 @@ def test_staff_decide_about_a_request_whose_owner_has_left(
     decide = f"/moderation/requests/{row.pk}/"
     asking.request_decide(row, ActionKind.HIDE, by=staff, reason="Advertising.")
     account_delete(owner, keep_submissions=True)
+    task = f"/tasks/{row.task.path}/"  # type: ignore[union-attr]
     assert visitor.get(board).status_code == 404
     assert not list(SUBMISSIONS.read())
     assert "a deleted account" in page(as_staff, decide)
     for kind, status in (("restore", 200), ("hide", 404)):
         as_staff.post(decide, {"kind": kind, "reason": "Looked again."})
         assert visitor.get(board).status_code == status
+        if kind == "restore":
+            assert (decide in page(as_staff, task), decide in page(visitor, task)) == (True, False)
 
 
 def test_what_somebody_writes_is_never_markup(visitor: Client, as_staff: Client, owner: Any, staff: Any) -> None:

@@ -274,6 +274,15 @@ def test_who_accepts_an_invitation_to_an_empty_team_owns_it(owner: Any, stranger
     assert teams.teams_of(stranger, owned=True) == [team]
 
 
+def test_nobody_inherits_a_team_whose_last_member_deletes_the_account(owner: Any, stranger: Any, team: Team) -> None:
+    teams.invite(team, stranger, by=owner)
+    invitation = team.memberships.get(account=stranger)
+    account_delete(owner, keep_submissions=True)
+    with pytest.raises(Refused, match="not open any more"):
+        teams.answer(invitation, accept=True)
+    assert not teams.memberships_of(stranger)
+
+
 @pytest.mark.parametrize("account", ["%00", "a%00b", "%E2%80%AE"])
 def test_what_is_no_name_of_an_account_is_looked_up_nowhere(as_owner: Client, team: Team, account: str) -> None:
     """PostgreSQL takes no text with a NUL."""

@@ -2,6 +2,7 @@
 
 import uuid
 from importlib import import_module
+from unittest.mock import Mock
 
 import pytest
 from django.apps import apps
@@ -9,6 +10,7 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.db.migrations import DeleteModel, RemoveField, RenameField, RenameModel, RunPython
 from django.db.migrations.loader import MigrationLoader
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from benchmarks.accounts import ownership
@@ -119,12 +121,20 @@ def _marked() -> set[int]:
     return set(TaskVersion.objects.filter(boards_due=True).values_list("pk", flat=True))
 
 
-def test_what_staff_had_hidden_before_its_owner_left_is_theirs_again(staff: User) -> None:
+def test_what_staff_had_hidden_before_its_owner_left_is_theirs_again(
+    staff: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
     row = opened(factories.user("olga"))
     asking.request_decide(row, ActionKind.HIDE, by=staff, reason="Advertising.")
     KernelRequest.objects.all().delete()
-    import_module("benchmarks.migrations.0058_requests_of_accounts_that_left").restore(apps, None)
+    restore = import_module("benchmarks.migrations.0058_requests_of_accounts_that_left").restore
+    with monkeypatch.context() as patch:
+        patch.setattr(QuerySet, "update", Mock(side_effect=ConnectionError))
+        with pytest.raises(ConnectionError):
+            restore(apps, None)
+    restore(apps, None)  # it was interrupted
     again = KernelRequest.objects.get()
+    assert again.moderation_actions.exists()
     assert (again.pk, again.task, again.moderation) == (row.pk, row.task, "hidden")
     asking.request_decide(again, ActionKind.RESTORE, by=staff, reason="It was none.")
 
