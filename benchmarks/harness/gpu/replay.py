@@ -136,7 +136,7 @@ class Replay:
         self.laps.end("baselines_captured")
 
     def begin(self, shared: Shared, fill: Callable[[int], int], binary: Any) -> None:
-        """Records, loads, and replays everything once. The candidates are frozen, and are so afterwards or gone.
+        """Records, loads, and replays everything once. The candidates are frozen; the first one runs to be recorded.
 
         Raises NotReplayable, and Fault if the submission's process does not survive being recorded.
         """
