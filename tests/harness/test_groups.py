@@ -180,13 +180,17 @@ def test_what_the_machine_has_ended_has_not_overrun_its_group(
     assert group.met_shortage() == (killed > 0 and not has_overrun)
 
 
-@pytest.mark.usefixtures("version_2")
-def test_who_has_no_limit_may_have_half_of_the_memory() -> None:
+@pytest.mark.parametrize("limit", ["", "max", f"{6 << 30}"])
+def test_who_has_no_limit_may_have_half_of_the_memory(version_2: Path, limit: str) -> None:
     """As a process with a GPU, whose driver reserves more address space than any limit would allow."""
+    if limit:  # of a group above, such as that of a container
+        (version_2.parent / "memory.max").write_text(limit)
+    there_is = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     room = Room(devices=(Path("/dev/null"),), memory_bytes=None)
     group = groups.new_group(room.all_memory_bytes, room.tasks)
     assert group is not None
-    assert int((group.folder / "memory.max").read_text()) == groups._machine_bytes() // 2
+    in_all = min(there_is, int(limit)) if limit.isdecimal() else there_is
+    assert int((group.folder / "memory.max").read_text()) == in_all // 2
     assert (group.folder / "memory.swap.max").read_text() == "0"
 
 

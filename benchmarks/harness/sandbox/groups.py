@@ -23,7 +23,7 @@ _OURS = "kbench"  # what is no sandbox, as version 2 allows processes in the lea
 _TRIED_BYTES = 64 << 20
 _OWN_TASKS = 8  # bubblewrap, its first process, and the tools that set limits and then become something else
 _AT_ONCE_BYTES = 1 << 20  # so much a processor may take from a group before it is counted, and some more
-_SHARE = 0.5  # of the machine's memory, for whoever has no limit: with more it takes it from all others
+_SHARE = 0.5  # of the memory there is, for whoever has no limit: with more it takes it from all others
 _REMOVED_WITHIN_S = 2.0  # the last processes are on their way out
 _LIMITS = (("memory.max", "memory.swap.max"), ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"))
 
@@ -106,12 +106,13 @@ def home() -> Path | None:
 def new_group(memory_bytes: int | None, tasks: int) -> Group | None:
     """For one sandbox; None where there are no groups. Raises IsolationError, as `home` does.
 
-    Without `memory_bytes` it may have a share of the machine's memory.
+    Without `memory_bytes` it may have a share of the memory that all groups can have together.
     """
     folder = home()
-    may_have = int(_SHARE * _machine_bytes()) if memory_bytes is None else memory_bytes
+    if folder is None:
+        return None
     try:
-        return None if folder is None else _made(folder, may_have, tasks)
+        return _made(folder, int(_SHARE * _memory_bytes(folder)) if memory_bytes is None else memory_bytes, tasks)
     except OSError as error:
         raise IsolationError(f"no control group could be made for a sandbox: {error}") from error
 
@@ -121,8 +122,14 @@ def ended_for_memory() -> int:
     return int(_pairs(Path("/proc/vmstat")).get("oom_kill", "0"))
 
 
-def _machine_bytes() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+def _memory_bytes(folder: Path) -> int:
+    """What the groups below `folder` can have together: the machine's memory, or less where a group above has a limit.
+
+    A container does not always see the groups above its own.
+    """
+    files = [above / limit for above in (folder, *folder.parents) for limit, _ in _LIMITS]
+    given = [int(words[0]) for file in files if (words := _words(file)) and words[0].isdecimal()]
+    return min([os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), *given])
 
 
 def _share_controllers(folder: Path) -> None:
