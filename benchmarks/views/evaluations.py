@@ -19,6 +19,7 @@ from benchmarks.forms import CommentForm
 from benchmarks.judgings.advice import next_steps
 from benchmarks.judgings.waiting import waiting_text
 from benchmarks.models import ConfigResult, Evaluation
+from benchmarks.states import TaskVersionStatus
 from benchmarks.submissions import selectors as submission_selectors
 from benchmarks.submissions.languages import suffix_of
 from benchmarks.templatetags.whiskers import Axis
@@ -122,6 +123,9 @@ def _live_part(request: HttpRequest, evaluation: Evaluation) -> dict[str, Any]:
     waiting, report = waiting_text(evaluation), evaluation.report or {}
     attach_shares(configs, evaluation.task_version.definition, evaluation.device_kind.device_class)
     bounds = [value for row in configs for value in (row.speedup_lo, row.speedup_hi)]
+    is_open = evaluation.task_version.status == TaskVersionStatus.ACTIVE  # after that, only staff ask for something
+    is_auditable = services.is_auditable(evaluation) and (is_open or request.user.is_staff)
+    has_passed_quick = evaluation.is_quick and evaluation.verdict == "PASS"
     return {
         "evaluation": evaluation,
         "task": evaluation.task_version.task,
@@ -135,8 +139,8 @@ def _live_part(request: HttpRequest, evaluation: Evaluation) -> dict[str, Any]:
         "record": record(report.get("environment", {})),
         "explanation": selectors.explanation_of(evaluation),
         "audit": report.get("audit"),
-        "auditable": services.is_auditable(evaluation) and _may_ask_for_audit(request, evaluation),
-        "can_be_judged": evaluation.is_quick and evaluation.verdict == "PASS" and is_by(request, evaluation),
+        "auditable": is_auditable and _may_ask_for_audit(request, evaluation),
+        "can_be_judged": is_open and has_passed_quick and is_by(request, evaluation),
         "profilable": services.is_profilable(evaluation),
         "history": selectors.evaluation_history(evaluation),
         "standing": selectors.standing_of(evaluation),

@@ -158,6 +158,7 @@ def test_its_owner_gets_no_audit_where_nothing_can_be_submitted(as_owner: Client
         switch_set(Switch.SUBMISSIONS, on=False, message="Back soon.")
     else:
         TaskVersion.objects.update(status="retired")
+        assert "Request an audit" not in html(as_owner, evaluation.get_absolute_url())
     as_owner.post(reverse("evaluation-audit", args=[evaluation.code]))
     assert evaluation.submission.evaluations.count() == 1
 
@@ -165,6 +166,8 @@ def test_its_owner_gets_no_audit_where_nothing_can_be_submitted(as_owner: Client
 def test_staff_ask_for_an_audit_that_settles_a_review(as_owner: Client, owner: Any) -> None:
     type(owner).objects.filter(pk=owner.pk).update(is_staff=True)
     evaluation = factories.judged_on_gpu()
+    TaskVersion.objects.update(status="retired")  # only staff can ask then
+    assert "Request an audit" in html(as_owner, evaluation.get_absolute_url())
     as_owner.post(reverse("evaluation-audit", args=[evaluation.code]))
     assert evaluation.submission.evaluations.first().reason == "audit"  # type: ignore[union-attr]
 

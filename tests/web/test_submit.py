@@ -11,7 +11,7 @@ from django.urls import reverse
 from benchmarks.harness import Verdict
 from benchmarks.judgings import moves
 from benchmarks.judgings.moves import record_report
-from benchmarks.models import Evaluation, Submission
+from benchmarks.models import Evaluation, Submission, TaskVersion
 from benchmarks.states import Priority, Switch
 from benchmarks.submissions import checking
 from benchmarks.switches import switch_set
@@ -269,6 +269,9 @@ def test_a_quick_check_is_one_click_and_another_one_judges_it_in_full(as_owner: 
     assert "score-number" not in html
     full = reverse("evaluation-full", args=[evaluation.code])
     assert full in html
+    TaskVersion.objects.update(status="retired")
+    assert full not in as_owner.get(response.url).content.decode()
+    TaskVersion.objects.update(status="active")
     as_owner.post(full)
     assert Evaluation.objects.full().get().submission == evaluation.submission
 
